@@ -1,7 +1,7 @@
 /*
- * memscope's extension. engine/ knows nothing of Ruby, bindings/ nothing of mallctl or /proc. The engine reports errors
- * as enum memscope_status, which bindings/ turn into reasons; nothing longjmps through the engine. docs/architecture.md
- * lists the rooms.
+ * memscope's extension. engine/ has no Ruby, bindings/ no mallctl or /proc. The engine reports errors as enum
+ * memscope_status, which bindings/ turn into reasons. Nothing longjmps through the engine. docs/architecture.md lists
+ * the rooms.
  */
 #include "values.h"
 

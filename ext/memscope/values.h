@@ -26,7 +26,7 @@ static inline void memscope_hash_set(VALUE hash, const char *key, VALUE value) {
     rb_hash_aset(hash, memscope_symbol(key), value);
 }
 
-/* The Integer that the hash has under a key, 1 for true; 0 if the hash does not have the key. */
+/* The Integer that the hash has under a key, 1 for true, 0 if the hash does not have the key. */
 static inline size_t memscope_hash_get_size(VALUE hash, const char *key) {
     VALUE value = rb_hash_lookup(hash, memscope_symbol(key));
 
@@ -57,7 +57,7 @@ VALUE memscope_finish(VALUE reading, VALUE reasons, const char *tier, uint64_t s
 /* Does the work without the GVL. Returns the nanoseconds until this thread has the GVL again. */
 uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument);
 
-/* A String tagged as UTF-8, whatever its bytes; nil for NULL and "". */
+/* A String tagged as UTF-8, whatever its bytes, or nil for NULL and "". */
 VALUE memscope_text_or_nil(const char *text);
 
 uint64_t memscope_clock_ns(clockid_t clock);

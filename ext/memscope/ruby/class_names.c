@@ -11,7 +11,7 @@
 #define MAX_TEXT 512
 
 struct memscope_known_name {
-    uint64_t key; /* a class; a class + 2, for its instances; ID << 2 | 1; or a type's key (name_of_type). 0: none */
+    uint64_t key; /* a class, a class + 2 for its instances, ID << 2 | 1, or a type's key (name_of_type), 0 if none */
     uint32_t number;
 };
 
@@ -136,7 +136,7 @@ static size_t write_type(char text[MEMSCOPE_CLASS_TEXT], int type, int kind) {
     return (size_t)snprintf(text, MEMSCOPE_CLASS_TEXT, "imemo_%s", MEMSCOPE_IMEMO_NAME(kind));
 }
 
-/* The class by which an object is named; 0 if it is named by its kind or type. */
+/* The class by which an object is named, 0 if it is named by its kind or type. */
 static VALUE naming_class(VALUE object) {
     int type = RB_BUILTIN_TYPE(object);
     VALUE class = RBASIC_CLASS(object);

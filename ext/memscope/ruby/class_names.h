@@ -27,15 +27,15 @@ enum memscope_status memscope_class_names_open(struct memscope_class_names *clas
 void memscope_class_names_close(struct memscope_class_names *class_names);
 
 /*
- * The name of an object's class; for an anonymous class, that of the nearest ancestor with a name: "Order (anonymous
- * subclass)". For an object without a class, its kind or type: "imemo_env", "T_ARRAY"; but an object of a C extension
- * that has no class of its own by memscope_data_type_of. Takes 10 to 30 ns for a class whose name is known already.
+ * The name of an object's class or, for an anonymous class, its nearest ancestor with a name: "Order (anonymous
+ * subclass)". An object without a class is named by its kind or type, "imemo_env", "T_ARRAY", and one of a C extension
+ * without a class of its own by memscope_data_type_of. Takes 10 to 30 ns for a class whose name is known already.
  */
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object);
 
 /*
- * The name that C code gave to the type of a T_DATA, such as "VM/concurrent_set" or "mutex", if its class says nothing:
- * it is hidden (0) or Object. NULL for other objects and for types without a name. `class` is no singleton class.
+ * The name that C code gave to the type of a T_DATA, such as "VM/concurrent_set" or "mutex", if its class is hidden (0)
+ * or Object. NULL for other objects and for types without a name. `class` is not a singleton class.
  */
 const char *memscope_data_type_of(VALUE object, VALUE class);
 
@@ -51,28 +51,28 @@ struct memscope_naming {
 /* Works in the hook of the object's allocation, and at the end of a mark phase for an object that is garbage. */
 struct memscope_naming memscope_naming_of(VALUE object);
 
-/* Writes the name to `text`, as memscope_name_of_class_of has it, without remembering it; returns its length. */
+/* Writes the name of memscope_name_of_class_of to `text`, without storing it, and returns its length. */
 size_t memscope_write_naming(char text[MEMSCOPE_CLASS_TEXT], struct memscope_naming naming);
 size_t memscope_write_class_of(char text[MEMSCOPE_CLASS_TEXT], VALUE object);
 
 /* The number of a name from memscope_data_type_of. */
 uint32_t memscope_name_of_data_type(struct memscope_class_names *class_names, const char *name);
 
-/* The name of a type, such as "T_ARRAY"; for a T_IMEMO, of the kind, such as "imemo_env". */
+/* The name of a type, such as "T_ARRAY", or of a T_IMEMO's kind, such as "imemo_env". */
 uint32_t memscope_name_of_type(struct memscope_class_names *class_names, int type, int kind);
 
-/* A class's or module's own name, as above; of a singleton class "#<Class:Owner>". */
+/* A class's or module's own name, as above, or "#<Class:Owner>" for a singleton class. */
 uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE module);
 
-/* Whether a class or module has a name of its own, and is no singleton class. */
+/* Returns true if a class or module has a name of its own, and is not a singleton class. */
 bool memscope_is_named_module(VALUE module);
 
 bool memscope_is_singleton_class(VALUE module);
 
-/* The text of an ID, such as "@cache" or "HANDLERS"; 0 for an ID that has none. */
+/* The text of an ID, such as "@cache" or "HANDLERS", or 0 for an ID without a text. */
 uint32_t memscope_name_of_id(struct memscope_class_names *class_names, ID id);
 
-/* "T_STRING" for RUBY_T_STRING; "T_UNKNOWN" for a number that is no type. */
+/* "T_STRING" for RUBY_T_STRING, "T_UNKNOWN" for a number that is not a type. */
 const char *memscope_type_name(int type);
 
 #endif

@@ -14,10 +14,10 @@
 #define BUDGET_OF_A_TYPE 2000000
 #define BUDGET_OF_A_WALK 8000000
 #define TIMES_IN_A_CHILD 50
-/* Slow calls after which a type may be left out; more than one, since a single call may have been interrupted. */
+/* Slow calls after which a type may be left out. A single slow call may have been interrupted. */
 #define SLOW_CALLS_OF_A_TYPE 4
 
-/* For each type, one call in TIMED_CALL is timed; after a slow call, each of the next WATCHED_CALLS. */
+/* For each type, one call in TIMED_CALL is timed and, after a slow call, each of the next WATCHED_CALLS. */
 #define TIMED_CALL 8
 #define WATCHED_CALLS 8
 
@@ -69,7 +69,7 @@ static VALUE put(VALUE argument) {
 }
 
 /*
- * The size that an object of a C extension reports; UNKNOWN_SIZE if its dsize function raises, which must not leave the
+ * The size that an object of a C extension reports. UNKNOWN_SIZE if its dsize function raises, which must not leave the
  * walk, or reports more than a process can address, which would wrap the sums.
  */
 static size_t reported_size(VALUE object) {
@@ -85,9 +85,8 @@ static size_t reported_size(VALUE object) {
 }
 
 /*
- * CLOCK_MONOTONIC is cheap to read, but also counts time in which this thread did not run. So a call that is slow by
- * this clock does not count yet: it causes the next calls to be timed by the thread's CPU clock, which takes a system
- * call to read.
+ * CLOCK_MONOTONIC is cheap to read, but also counts time in which this thread did not run. So after a call that is slow
+ * by this clock, the next calls are timed by the thread's CPU clock, which takes a system call to read.
  */
 static size_t ask_timed(struct memscope_held_walk *walk, struct memscope_asked_type *type, VALUE object) {
     bool watched = type->watched_calls > 0;
@@ -130,8 +129,8 @@ static size_t ask_typed(struct memscope_held_walk *walk, VALUE object) {
 /*
  * The dsize functions of fibers and threads count the whole VM stack, 1 MiB for a thread. The VM stack is mapped with
  * the machine stack, and is not malloc memory (cont.c, vm.c: rb_ec_initialize_vm_stack), except that since 3.3 a
- * thread's VM stack comes from malloc (thread_pthread.c: native_thread_create_dedicated); but only the part that the
- * thread has used is resident.
+ * thread's VM stack comes from malloc (thread_pthread.c: native_thread_create_dedicated). Only the part that the thread
+ * has used is resident.
  */
 bool memscope_is_thread_or_fiber(VALUE object) {
     return RTYPEDDATA_TYPE(object) == fiber_type || RTYPEDDATA_TYPE(object) == thread_type;

@@ -2,8 +2,8 @@
  * The malloc memory that live objects report, beyond their slots.
  *
  * Each type of a C extension has its own dsize function, which may be slow: google-protobuf's visits all arenas that
- * were ever fused with the one whose size is asked for. A type whose function takes too much time is left out of this
- * walk; the next walk asks it again.
+ * were ever fused with the object's own. A type whose function takes too much time is left out of the rest of this
+ * walk.
  */
 #ifndef MEMSCOPE_HELD_MEMORY_H
 #define MEMSCOPE_HELD_MEMORY_H
@@ -16,10 +16,10 @@
 #include "ruby/ruby_private.h"
 
 #define MEMSCOPE_LEFT_OUT_NAMES 8
-#define MEMSCOPE_ASKED_TYPES 256 /* a power of two; an application has about a hundred types */
+#define MEMSCOPE_ASKED_TYPES 256 /* a power of two, since an application has about a hundred types */
 
 struct memscope_left_out {
-    char name[96]; /* wrap_struct_name of the type, truncated; "" if it has none */
+    char name[96]; /* wrap_struct_name of the type, truncated, "" if it has none */
     uint64_t objects;
 };
 
@@ -28,7 +28,7 @@ struct memscope_held_memory {
     uint64_t bytes; /* a lower bound if objects were left out */
     uint64_t left_out_objects;
     uint64_t unasked_stacks; /* fibers and threads: the sizes that they report include whole stacks */
-    uint64_t outside_bytes;  /* what IO::Buffers report beside malloc memory; not part of bytes */
+    uint64_t outside_bytes;  /* sizes of IO::Buffers that are not malloc memory, not part of bytes */
     struct memscope_left_out left_out[MEMSCOPE_LEFT_OUT_NAMES]; /* the first types left out */
     size_t left_out_count;
 };
@@ -37,8 +37,8 @@ struct memscope_held_memory {
 void memscope_held_memory_learn(void);
 
 /*
- * The malloc block with the bytes of an IO::Buffer; NULL for one that maps its bytes, or has those of a String or of
- * another buffer, and for other objects. *bytes is the size of a buffer in any case, and 0 for other objects.
+ * The malloc block with the bytes of an IO::Buffer. NULL for a buffer that maps its bytes, or uses those of a String or
+ * of another buffer, and for other objects. *bytes is the size of any buffer, and 0 for other objects.
  */
 const void *memscope_block_of_buffer(VALUE object, size_t *bytes);
 
@@ -63,12 +63,12 @@ struct memscope_held_walk {
 };
 
 /*
- * A walk is opened, shown every object with the bytes of its slot, and closed. Asks each object for its memsize:
- * including the walk, about 11 ms per million objects. A type with four slow calls is left out once its slow calls have
- * taken 2 ms of CPU time, or those of all types 8 ms; in a forked child, which stops no thread, 100 ms and 400 ms. Runs
- * the dsize functions of C extensions, as ObjectSpace.memsize_of_all does, so no other Ractor may be alive, and T_DATA
- * that a sweep in progress may free must not be shown. A class must be complete: none is shown to a hook that runs
- * while Ruby makes it. Caller holds the GVL, or is the only thread of a forked child.
+ * Open a walk, visit every object with the bytes of its slot, and close the walk. Takes about 11 ms per million
+ * objects. A type with four slow calls is left out once its slow calls have taken 2 ms of CPU time, or those of all
+ * types 8 ms. In a forked child, which stops no thread, these limits are 100 ms and 400 ms. Runs the dsize functions of
+ * C extensions, as ObjectSpace.memsize_of_all does, so no other Ractor may be alive. Do not visit T_DATA that a sweep
+ * in progress may free, or a class that Ruby is still making, as in a hook. Caller holds the GVL, or is the only thread
+ * of a forked child.
  */
 void memscope_heap_held_open(struct memscope_held_walk *walk, struct memscope_held_memory *held);
 void memscope_heap_held_visit(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes);

@@ -14,9 +14,9 @@ bool memscope_in_main_ractor(void) {
     return rb_ractor_local_storage_ptr(main_ractor_key) != NULL;
 }
 
-/* ---- whether other Ractors are alive ----------------------------------------------------------------------------- */
+/* ---- Ruby's count of Ractors ----------------------------------------------------------------------------------- */
 
-/* In the VM's struct; NULL if it was not found. Other Ractors change it, but only while it is above 1. */
+/* In the VM's struct, NULL if it was not found. Other Ractors change it, but only while it is above 1. */
 static const volatile unsigned int *count;
 static bool sought;
 
@@ -26,10 +26,7 @@ static VALUE count_by_method(void) {
     return rb_check_funcall(rb_const_get(rb_cObject, rb_intern("Ractor")), rb_intern("count"), 0, 0);
 }
 
-/*
- * If no other Ractor is alive, finds the count by way of the current thread, unless any of these words is not what it
- * should be.
- */
+/* If no other Ractor is alive, finds the count by way of the current thread. Checks each word on the way. */
 static void find_count(void) {
     VALUE thread = rb_thread_current();
     const struct memscope_ruby_thread *known = rb_check_typeddata(thread, RTYPEDDATA_TYPE(thread));

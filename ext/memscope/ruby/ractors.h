@@ -15,30 +15,30 @@ void memscope_ractors_learn(void);
 bool memscope_in_main_ractor(void);
 
 /*
- * Whether Ractors besides the main one are alive: Ruby's own count of Ractors, which is read in its struct. Caller
- * holds the GVL of the main Ractor. Only if the count was not found, calls Ractor.count: then other threads may run
- * before this returns, but not if nothing has been allocated since the last call.
+ * Returns true if Ractors besides the main one are alive, by Ruby's own count, read in its struct. Caller holds the GVL
+ * of the main Ractor. If the count was not found, calls Ractor.count, and other threads may run before this returns,
+ * unless nothing has been allocated since the last call.
  */
 bool memscope_other_ractors(void);
 
 /*
  * The same, but callable in hooks, postponed jobs and GCs too, once the other function has been called. If the count
- * was not found: whether Ractor.new was ever called while it was watched.
+ * was not found, returns true if Ractor.new was ever called while it was watched.
  */
 bool memscope_ractors_alive(void);
 
 /*
  * From now on, the functions of memscope_before_ractors are called when the main Ractor calls `method`, Ruby's own
  * Ractor.new: before the new Ractor exists. There is one hole: Ruby runs no TracePoint within the handler of another
- * TracePoint, so a Ractor that is created there is not noticed. Calls Ruby methods; may raise.
+ * TracePoint, so a Ractor that is created there is not noticed. Calls Ruby methods, and may raise.
  */
 void memscope_ractors_watch(VALUE method);
 bool memscope_ractors_are_watched(void);
 
-/* Whether the main Ractor has created another one since that is watched. */
+/* Returns true if the main Ractor has created another one since Ractor.new is watched. */
 bool memscope_ractors_were_created(void);
 
-/* Whether a thread of the main Ractor is within Ractor.new, if that is watched. */
+/* Returns true if Ractor.new is watched, and a thread of the main Ractor is within it. */
 bool memscope_ractor_begins(void);
 
 /* The function may allocate objects, and must not raise. It is called with the GVL, outside of hooks for events. */

@@ -1,7 +1,7 @@
 /*
  * All declarations of Ruby symbols that are in no public header, and all constants of Ruby's internals that no
- * interface exposes. Each states the versions of Ruby that have it, and the fallback for other versions. As Ruby
- * publishes a symbol or a constant, its lines here are to be deleted.
+ * interface exposes. Each states the versions of Ruby that have it, and the fallback for other versions. Delete the
+ * lines of a symbol or constant that Ruby publishes.
  */
 #ifndef MEMSCOPE_RUBY_PRIVATE_H
 #define MEMSCOPE_RUBY_PRIVATE_H
@@ -18,8 +18,8 @@
 #include "values.h"
 
 /*
- * The number that GC::INTERNAL_CONSTANTS has under a name, 1 for true; 0 if this garbage collector has no constant of
- * this name (a modular GC has its own constants), or if this Ruby does not have that Hash. Needs the GVL.
+ * The number that GC::INTERNAL_CONSTANTS has under a name, 1 for true. 0 if this Ruby does not have that Hash, or its
+ * garbage collector no such constant (a modular GC has its own). Needs the GVL.
  */
 static inline size_t memscope_gc_constant(const char *name) {
     ID all = rb_intern("INTERNAL_CONSTANTS");
@@ -28,14 +28,14 @@ static inline size_t memscope_gc_constant(const char *name) {
     return RB_TYPE_P(constants, T_HASH) ? memscope_hash_get_size(constants, name) : 0;
 }
 
-/* The Symbol of a number of GC.stat's; nil if `stat`, filled by it, lacks the number, as that of a modular GC may. */
+/* The Symbol of a number in GC.stat, or nil if `stat`, filled by it, lacks the number, as a modular GC's may. */
 static inline VALUE memscope_gc_symbol(VALUE stat, const char *name) {
     VALUE symbol = memscope_symbol(name);
 
     return NIL_P(rb_hash_lookup(stat, symbol)) ? Qnil : symbol;
 }
 
-/* The number; 0 for nil. */
+/* The number, 0 for nil. */
 static inline size_t memscope_gc_figure(VALUE symbol) {
     return NIL_P(symbol) ? 0 : rb_gc_stat(symbol);
 }
@@ -74,8 +74,8 @@ void rb_objspace_each_objects_without_setup(memscope_page_callback *callback, vo
 #endif
 
 /*
- * Whether the last mark phase marked the object. During a sweep, an unmarked object is garbage or was made since that
- * phase. Exported from 3.1 to 3.3; only used if pages can be listed during a sweep.
+ * True if the last mark phase marked the object. During a sweep, an unmarked object is garbage or was made since that
+ * phase. Exported from 3.1 to 3.3, and only used if pages can be listed during a sweep.
  */
 #if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P) && !MEMSCOPE_LISTING_FINISHES_GC
 int rb_objspace_marked_object_p(VALUE object);
@@ -87,7 +87,7 @@ int rb_objspace_marked_object_p(VALUE object);
 #endif
 
 /*
- * Whether this thread holds the GVL; false in a thread that Ruby did not create. Exported from 3.1 to 4.1dev
+ * True if this thread holds the GVL, false in a thread that Ruby did not create. Exported from 3.1 to 4.1dev
  * (thread.c).
  */
 int ruby_thread_has_gvl_p(void);
@@ -107,7 +107,7 @@ void rb_vm_lock_leave_body(unsigned int *level);
 #endif
 
 /*
- * Bytes of an object's slot plus what it says it holds through malloc: ObjectSpace.memsize_of. Exported from 3.1 to
+ * ObjectSpace.memsize_of: bytes of an object's slot plus the malloc memory that it reports. Exported from 3.1 to
  * 4.1dev.
  */
 size_t rb_obj_memsize_of(VALUE object);
@@ -123,7 +123,7 @@ struct memscope_heap_page_header {
 
 /*
  * Calls back for each object that an object refers to, or that a root refers to, as the mark phase finds them. Runs
- * mark functions; allocates nothing. Must not run during a GC or while other Ractors are alive. Exported from 3.1 to
+ * mark functions. Allocates nothing. Must not run during a GC or while other Ractors are alive. Exported from 3.1 to
  * 4.1dev. In 4.1dev it frees a class's invalid call caches: a forked child then hangs until its deadline if another
  * thread held malloc's lock at the fork.
  */
@@ -139,7 +139,7 @@ void rb_objspace_reachable_objects_from_root(void (*callback)(const char *catego
 #endif
 
 /*
- * A Hash with this flag has an st_table: before 3.3, RBasic is followed by a pointer to it; since 3.3, RBasic and the
+ * A Hash with this flag has an st_table. Before 3.3, RBasic is followed by a pointer to it. Since 3.3, RBasic and the
  * default value are followed by the table itself (internal/hash.h, RHASH_ST_TABLE). Readers must check this layout
  * against Hashes with known content.
  */
@@ -158,7 +158,7 @@ static inline const st_table *memscope_table_of_hash(VALUE hash) {
 #define MEMSCOPE_SMALL_HASH_TABLE_BYTES (8 * 2 * sizeof(VALUE) + 8)
 
 /*
- * The size by which compaction picks an object's new slot size; 0: the object keeps its slot size. Exported by 3.4
+ * The size by which compaction picks an object's new slot size, 0 if the object keeps its slot size. Exported by 3.4
  * (gc.c).
  */
 #ifdef HAVE_RB_GC_OBJ_OPTIMAL_SIZE
@@ -171,8 +171,8 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_STRING_IS_NOT_FREED RUBY_FL_USER18
 
 /*
- * Whether a plain object holds its variables in its slot. Instead of ROBJECT_EMBED, 4.0 has ROBJECT_HEAP, the inverse
- * flag; 4.1dev has neither.
+ * True if a plain object's variables are in its slot. Instead of ROBJECT_EMBED, 4.0 has ROBJECT_HEAP, the inverse flag.
+ * 4.1dev has neither.
  */
 #if defined(ROBJECT_HEAP)
 #define MEMSCOPE_OBJECT_IS_EMBEDDED(object) (!RB_FL_TEST_RAW(object, ROBJECT_HEAP))
@@ -194,9 +194,8 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_BIGNUM_IS_EMBEDDED RUBY_FL_USER2
 
 /*
- * Whether an object's flags show that rb_obj_memsize_of would return just the size of the object's slot, so that the
- * call is unnecessary (gc.c, obj_memsize_of). From 4.0 on, variables outside the slot belong to another object, an
- * imemo_fields.
+ * Returns true if, by an object's flags, rb_obj_memsize_of would return just the size of the object's slot (gc.c,
+ * obj_memsize_of). From 4.0 on, variables outside the slot belong to another object, an imemo_fields.
  */
 #if RUBY_API_VERSION_CODE < 40100
 #if RUBY_API_VERSION_CODE < 40000
@@ -232,14 +231,14 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
 #define MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) false
 #endif
 
-/* The mark function of untyped data; RDATA(object)->dmark is gone in 4.1dev. */
+/* The mark function of untyped data. 4.1dev has no RDATA(object)->dmark. */
 #if RUBY_API_VERSION_CODE < 40100
 #define MEMSCOPE_MARK_OF_UNTYPED_DATA(object) (RDATA(object)->dmark)
 #else
 #define MEMSCOPE_MARK_OF_UNTYPED_DATA(object) NULL
 #endif
 
-/* Whether the object is a captured environment, by its imemo_type (internal/imemo.h). */
+/* True if the object is a captured environment, by its imemo_type (internal/imemo.h). */
 #define MEMSCOPE_IS_ENVIRONMENT(object) (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && MEMSCOPE_IMEMO_KIND(object) == 0)
 
 /*
@@ -255,7 +254,7 @@ const char *rb_imemo_name(int kind);
 #define MEMSCOPE_IMEMO_NAME(kind) "unknown"
 #endif
 
-/* The kind with this name; -1: this Ruby has none, or does not name its kinds. */
+/* The kind with this name, -1 if this Ruby has none, or does not name its kinds. */
 static inline int memscope_imemo_kind(const char *name) {
     int kind = MEMSCOPE_IMEMO_KINDS - 1;
 
@@ -264,24 +263,24 @@ static inline int memscope_imemo_kind(const char *name) {
     return kind;
 }
 
-/* Compaction sorts pages by the number of pinned objects, and fills pages with the most pinned objects first (gc.c). */
+/* Compaction fills pages in descending order of pinned objects (gc.c). */
 #define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
 
 /*
- * The slots that a GC keeps free: RUBY_GC_HEAP_INIT_SLOTS before 3.3; from then on the sum of the heaps'
- * RUBY_GC_HEAP_%d_INIT_SLOTS; 4.1dev has RUBY_GC_HEAP_INIT_BYTES instead.
+ * The slots that a GC keeps free: RUBY_GC_HEAP_INIT_SLOTS before 3.3, and from then on the sum of the heaps'
+ * RUBY_GC_HEAP_%d_INIT_SLOTS. 4.1dev has RUBY_GC_HEAP_INIT_BYTES instead.
  */
 #define MEMSCOPE_HEAPS_HAVE_INIT_SLOTS (RUBY_API_VERSION_CODE >= 30300)
 #define MEMSCOPE_KNOWS_INIT_SLOTS (RUBY_API_VERSION_CODE < 40100)
 
-/* With RUBY_MN_THREADS=1, a Ruby thread may move to another native thread; the move fires an event. */
+/* With RUBY_MN_THREADS=1, a Ruby thread may move to another native thread, which fires an event. */
 #if defined(HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK) && RUBY_API_VERSION_CODE >= 30300
 #define MEMSCOPE_THREADS_MIGRATE 1
 #else
 #define MEMSCOPE_THREADS_MIGRATE 0
 #endif
 
-/* TRANSIENT_HEAP_TOTAL_SIZE and TRANSIENT_HEAP_BLOCK_SIZE (transient_heap.c); removed in 3.3. */
+/* TRANSIENT_HEAP_TOTAL_SIZE and TRANSIENT_HEAP_BLOCK_SIZE (transient_heap.c), removed in 3.3. */
 #if RUBY_API_VERSION_CODE < 30300
 #define MEMSCOPE_TRANSIENT_HEAP_BYTES ((size_t)32 << 20)
 #define MEMSCOPE_TRANSIENT_BLOCK_BYTES ((size_t)32 << 10)
@@ -305,7 +304,7 @@ static inline int memscope_imemo_kind(const char *name) {
 #endif
 #define MEMSCOPE_SHAPE_CACHE_BYTES (RUBY_API_VERSION_CODE >= 30300 ? (size_t)16777216 * 24 : 0)
 
-/* The address of a shape; shape 0 begins the list. Exported by 3.2 to 3.4. */
+/* The address of a shape. Shape 0 begins the list. Exported by 3.2 to 3.4. */
 #ifdef HAVE_RB_SHAPE_GET_SHAPE_BY_ID
 const void *rb_shape_get_shape_by_id(unsigned int id);
 #endif
@@ -315,21 +314,18 @@ const void *rb_shape_get_shape_by_id(unsigned int id);
 extern const void *rb_shape_tree;
 #endif
 
-/* Whether an imemo holds the variables of an object that owns it: imemo_fields, from 4.0 on. */
+/* True if an imemo has the variables of an object that owns it: imemo_fields, from 4.0 on. */
 #if RUBY_API_VERSION_CODE >= 40000
 #define MEMSCOPE_IS_FIELDS(imemo) (strcmp(MEMSCOPE_IMEMO_NAME(MEMSCOPE_IMEMO_KIND(imemo)), "fields") == 0)
 #else
 #define MEMSCOPE_IS_FIELDS(imemo) false
 #endif
 
-/* Whether the object is the code of a method or block. */
+/* True if the object is the code of a method or block. */
 #define MEMSCOPE_IS_CODE(object)                                                                                       \
     (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && strcmp(MEMSCOPE_IMEMO_NAME(MEMSCOPE_IMEMO_KIND(object)), "iseq") == 0)
 
-/*
- * The object that has this singleton class: an exported function returns it from 3.2 on, a hidden variable holds it
- * before.
- */
+/* The object that has this singleton class, from an exported function since 3.2, and from a hidden variable before. */
 #ifdef HAVE_RB_CLASS_ATTACHED_OBJECT
 #define MEMSCOPE_OWNER_OF_SINGLETON(singleton) rb_class_attached_object(singleton)
 #else
@@ -338,7 +334,7 @@ extern const void *rb_shape_tree;
 
 /*
  * Since 3.4, rb_objspace_reachable_objects_from_root leaves out the table of finalizers, although the GC marks its
- * values (gc/default/default.c, mark_roots). Each value is a hidden Array of an object's finalizers; from 4.0 on, the
+ * values (gc/default/default.c, mark_roots). Each value is a hidden Array of an object's finalizers. From 4.0 on, the
  * object's ID is the first element, before the finalizers.
  */
 #define MEMSCOPE_ROOTS_LACK_FINALIZERS (RUBY_API_VERSION_CODE >= 30400)
@@ -365,7 +361,7 @@ struct memscope_id_table {
 #define MEMSCOPE_ID_SHIFT 4
 #define MEMSCOPE_ID_OF_KEY(key) ((ID)(key) << MEMSCOPE_ID_SHIFT)
 
-/* rb_env_t (vm_core.h): captured values, then three words of Ruby's own; `end` points to the last of these words. */
+/* rb_env_t (vm_core.h): captured values, then three words of Ruby's own. `end` points to the last of these words. */
 struct memscope_environment {
     VALUE flags, iseq;
     const VALUE *end, *values;
@@ -385,8 +381,7 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #define MEMSCOPE_SLOT_BYTES(object) (5 * sizeof(VALUE))
 #endif
 
-/* ---- what objects own through malloc (ruby/heap/object_blocks.c)
- * ----------------------------------------------------- */
+/* ---- objects' malloc blocks (ruby/heap/object_blocks.c) -------------------------------------------------------- */
 
 /* RHASH_TRANSIENT_FLAG, ROBJ_TRANSIENT_FLAG, RSTRUCT_TRANSIENT_LEN_FLAG: 3.1 and 3.2. */
 #if RUBY_API_VERSION_CODE < 30300
@@ -421,8 +416,8 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #endif
 
 /*
- * Whether ruby/re.h and ruby/onigmo.h show what a MatchData and a Regexp own; the headers of 4.1dev do not. An st_table
- * of 4.1dev has its bins and its entries in one block (st.c).
+ * True if ruby/re.h and ruby/onigmo.h declare the blocks of a MatchData and a Regexp, which they do not in 4.1dev. An
+ * st_table of 4.1dev has its bins and its entries in one block (st.c).
  */
 #if RUBY_API_VERSION_CODE < 40100
 #define MEMSCOPE_KNOWS_PATTERNS 1
@@ -433,8 +428,8 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #endif
 
 /*
- * Whether an object has generic instance variables (those of objects that are not T_OBJECT, T_CLASS or T_MODULE) in a
- * table of the VM; from 4.0 on they are in an imemo_fields.
+ * True if an object has generic instance variables (of an object that is not a T_OBJECT, T_CLASS or T_MODULE) in a
+ * table of the VM. From 4.0 on they are in an imemo_fields.
  */
 #if RUBY_API_VERSION_CODE < 40000
 #define MEMSCOPE_HAS_GENERIC_VARIABLES(object) RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR)
@@ -454,12 +449,11 @@ struct gen_ivtbl;
 int rb_ivar_generic_ivtbl_lookup(VALUE object, struct gen_ivtbl **variables);
 #endif
 
-/* ---- which objects a mark phase has found alive (ruby/sample/object_sampler.c)
- * ----------------------------------------- */
+/* ---- objects found alive by a mark phase (ruby/sample/object_sampler.c) ---------------------------------------- */
 
 /*
- * The flags that the GC has for an object, by name. Before 4.0, Ruby exports rb_obj_gc_flags, which lists the IDs of
- * the names; from 4.0 on, rb_gc_object_metadata, which returns a list that ends with the name 0. Both functions intern
+ * The flags that the GC has for an object, by name. Ruby exports rb_obj_gc_flags before 4.0, which lists the IDs of the
+ * names, and rb_gc_object_metadata from 4.0 on, which returns a list that ends with the name 0. Both functions intern
  * their IDs in their first call, as do their callers below (rb_intern keeps the ID of a literal), so the first call
  * must not be during a GC.
  */
@@ -492,7 +486,7 @@ static inline bool memscope_object_has_gc_flag(VALUE object, ID flag) {
 #define MEMSCOPE_KNOWS_GC_FLAGS 0
 #endif
 
-/* Whether an object is marked, to be asked at the end of a mark phase. */
+/* Returns true if an object is marked. Call it at the end of a mark phase. */
 #if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P)
 int rb_objspace_marked_object_p(VALUE object); /* before 3.4 */
 #define MEMSCOPE_KNOWS_MARKED 1
@@ -514,9 +508,9 @@ static inline bool memscope_object_is_marked(VALUE object) {
 /*
  * The bitmaps of marked objects and of uncollectible objects, which a minor GC does not free. They are in struct
  * heap_page, which the first word of a heap page points to. From 3.1 to 4.0 (gc.c, since 3.4 gc/default/default.c) a
- * bitmap has a bit for each 40 bytes of the page, whatever the size of its slots; the second bitmap is that of marked
+ * bitmap has a bit for each 40 bytes of the page, whatever the size of its slots. The second bitmap is that of marked
  * objects, the third that of uncollectible objects. The address of the page's first slot is four words before the
- * bitmaps. Readers must compare the bits with what the functions in this file say about the same objects
+ * bitmaps. Readers must compare the bits with the results of the functions in this file for the same objects
  * (ruby/heap/mark_bits.c).
  */
 #if RUBY_API_VERSION_CODE < 40100 && SIZEOF_VOIDP == 8 && MEMSCOPE_KNOWS_MARKED && MEMSCOPE_KNOWS_GC_FLAGS
@@ -547,8 +541,8 @@ static inline bool memscope_object_is_uncollectible(VALUE object) {
 #define MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION (RUBY_API_VERSION_CODE < 30300)
 
 /*
- * Whether the process crashes when a Ractor begins while internal events are hooked: the hook runs in an allocation or
- * a GC of the new Ractor, which has no control frame yet (Bug #18464, fixed in 3.1.4 and 3.2.3).
+ * Returns true if the process crashes when a Ractor begins while internal events are hooked: the hook runs in an
+ * allocation or a GC of the new Ractor, which has no control frame yet (Bug #18464, fixed in 3.1.4 and 3.2.3).
  */
 static inline bool memscope_hooks_crash_new_ractors(void) {
     int patch = atoi(strrchr(ruby_version, '.') + 1);
@@ -559,15 +553,15 @@ static inline bool memscope_hooks_crash_new_ractors(void) {
 /* Since 3.4, GC.stat counts an object that compaction moves as allocated and freed (gc/default/default.c, gc_move). */
 #define MEMSCOPE_MOVES_COUNT_AS_ALLOCATIONS (RUBY_API_VERSION_CODE >= 30400)
 
-/* Before 4.0, an event hook sees one Ractor only; from 4.0 on, all Ractors. */
+/* An event hook sees one Ractor only before 4.0, and all Ractors from 4.0 on. */
 #define MEMSCOPE_HOOKS_SEE_ALL_RACTORS (RUBY_API_VERSION_CODE >= 40000)
 
 /* Before 4.0, Ruby switches all hooks off when it frees a Ractor that has ended (Bug #19112). */
 #define MEMSCOPE_RACTORS_SWITCH_HOOKS_OFF (RUBY_API_VERSION_CODE < 40000)
 
 /*
- * What rb_thread_t and rb_vm_t begin with from 3.1 to 4.1dev (vm_core.h). `ractors` is the head of a circular list that
- * has one link for each Ractor. Readers must check self, the list and the count.
+ * The first members of rb_thread_t and rb_vm_t from 3.1 to 4.1dev (vm_core.h). `ractors` is the head of a circular list
+ * that has one link for each Ractor. Readers must check self, the list and the count.
  */
 struct memscope_ruby_list {
     uintptr_t next, previous;
