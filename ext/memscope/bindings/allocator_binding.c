@@ -122,7 +122,7 @@ static VALUE native_allocator(VALUE self) {
     return memscope_finish(hash, reasons, "T0", began, 0, 0);
 }
 
-/* Name and value come from one environment entry, NAME=value, which may hold any bytes; a Symbol may not. */
+/* Name and value come from one environment entry, NAME=value, which may have any bytes. A Symbol may not. */
 static void add_variable(const char *name, const char *value, void *hash) {
     VALUE text = rb_utf8_str_new(name, (long)(value - name - 1)), scrubbed = rb_str_scrub(text, Qnil);
 
@@ -146,7 +146,7 @@ static void note_caller(const char *path, void *context) {
         snprintf(callers->paths[callers->count++], sizeof callers->paths[0], "%s", path);
 }
 
-/* Each call overwrites the static struct; the GVL serializes calls. */
+/* Each call overwrites the static struct. The GVL serializes calls. */
 static VALUE mallopt_callers(void) {
     static struct callers callers;
     VALUE list = rb_ary_new();

@@ -15,8 +15,8 @@
 
 struct arenas_call {
     bool advance;   /* advance jemalloc's epoch first */
-    bool classes;   /* size classes are asked for, not arenas */
-    unsigned arena; /* the arena whose size classes are asked for */
+    bool classes;   /* reads size classes, not arenas */
+    unsigned arena; /* the arena of the size classes */
     enum memscope_allocator_name allocator;
     enum memscope_status status;
     enum memscope_status resident_status; /* of reading the resident bytes of glibc's arenas */
@@ -176,7 +176,7 @@ static void set_classes(VALUE body, const struct memscope_jemalloc_classes *clas
     memscope_hash_set(body, "classes", list);
 }
 
-/* Why there is no list, or nil. */
+/* The reason why there is no list, or nil. */
 static VALUE absence(const struct arenas_call *call) {
     if (call->status == MEMSCOPE_OK)
         return Qnil;

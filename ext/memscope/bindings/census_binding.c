@@ -16,7 +16,7 @@ struct census_scan {
     struct memscope_census census;
     bool collect; /* run a full GC first */
     size_t gc_count;
-    VALUE refusal; /* the reason why there is no census; nil if there is one */
+    VALUE refusal; /* the reason why there is no census, or nil */
 };
 
 /* ---- the census ------------------------------------------------------------------------------------------------ */
@@ -143,9 +143,9 @@ static VALUE close_census(VALUE argument) {
 }
 
 /*
- * budget_us: if it is nil, the census is taken in the process; if it is 0, always in a child. Otherwise the census is
- * taken in the process if it is predicted to hold the GVL for no longer than budget_us, or for no longer than a fork
- * would. excluded: nil; ranges whose objects are not counted, or the reason why they are unknown (Native.inherited).
+ * budget_us: nil takes the census in the process, 0 in a child. Otherwise the census is taken in the process if it is
+ * predicted to hold the GVL for no longer than budget_us, or for no longer than a fork would. excluded: nil, ranges
+ * whose objects are not counted, or the reason why they are unknown (Native.inherited).
  */
 static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us, VALUE excluded) {
     struct census_scan scan = {.call = {.bounded = !NIL_P(budget_us),

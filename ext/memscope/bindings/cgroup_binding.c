@@ -166,7 +166,7 @@ static void read_cgroup(void *argument) {
 /*
  * Native.cgroup. Reads without the GVL: the kernel flushes its statistics when memory.stat is read, which takes
  * milliseconds in a tree of many groups. The roots, which a user gave, are frozen copies, since another thread may
- * change the Strings meanwhile; `process` is a String that only memscope's own Ruby code holds.
+ * change the Strings. `process` is a String that only memscope's own Ruby code has.
  */
 static VALUE native_cgroup(VALUE self, VALUE process, VALUE proc_root, VALUE cgroup_root) {
     uint64_t start = memscope_now_ns();

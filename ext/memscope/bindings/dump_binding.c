@@ -26,7 +26,7 @@ static void write_dump(void *argument, struct memscope_scratch *scratch) {
     memscope_live_dump_write(&dumping->asked, &dumping->call.listing, scratch, &dumping->result);
 }
 
-/* Returns the reason why there is no dump; nil if there is one, or if a write failed. */
+/* Returns the reason why there is no dump, or nil if there is one, or if a write failed. */
 static VALUE dump_in_child(struct dumping *dumping) {
     const struct memscope_heap_errand errand = {
         write_dump, dumping, &dumping->result, sizeof dumping->result, dumping->asked.file, dumping->deadline_ms};
@@ -82,7 +82,7 @@ static VALUE end_dump(VALUE argument) {
 
 /*
  * file: a descriptor to write to. format and sizes: numbers of enum memscope_dump_format and memscope_size_rule.
- * Returns a Hash; or, if no dump was written, a reason, or the errno of the failed write.
+ * Returns a Hash or, if no dump was written, a reason or the errno of the failed write.
  */
 static VALUE native_dump(VALUE self, VALUE file, VALUE format, VALUE sizes, VALUE collect, VALUE deadline_ms) {
     struct dumping dumping = {.call = {.bounded = true, .rate = &ns_of_1000_slots},
@@ -171,8 +171,7 @@ static void *write_out(void *argument) {
 
 /* Cannot be interrupted: takes a second or two for millions of objects. */
 static void write_all(struct conversion *conversion) {
-    conversion->file.reader.dump.sizes =
-        MEMSCOPE_SIZES_EXACT; /* a dump does not say which malloc its sizes come from */
+    conversion->file.reader.dump.sizes = MEMSCOPE_SIZES_EXACT; /* a dump does not have the malloc of its sizes */
     conversion->file.reader.dump.time_ns = memscope_clock_ns(CLOCK_REALTIME);
     if (memscope_dump_output_open(&conversion->output, conversion->to))
         rb_thread_call_without_gvl(write_out, conversion, NULL, NULL);

@@ -15,19 +15,19 @@ struct memscope_dump_file {
 /* The descriptor stays the caller's. */
 enum memscope_status memscope_dump_file_open(struct memscope_dump_file *file, int descriptor);
 
-/* Releases the GVL meanwhile. An interrupt of this thread is raised, so the caller must close the file in rb_ensure. */
+/* Reads without the GVL. Raises an interrupt of this thread, so the caller must close the file in rb_ensure. */
 void memscope_dump_file_read(struct memscope_dump_file *file);
 
-/* Why not all of the dump could be read; nil if all could. */
+/* The reason why not all of the dump could be read, or nil. */
 VALUE memscope_dump_file_reason(const struct memscope_dump_file *file);
 
-/* Whether what its roots do not reach is garbage: false for a dump without roots, or one of which parts are missing. */
+/* True if objects that its roots do not reach are garbage: false for a dump without roots, or with missing parts. */
 bool memscope_dump_file_tells_garbage(const struct memscope_dump_file *file);
 
 /* If not all of the dump could be read, sets a reason for this key. */
 void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE reasons, const char *key);
 
-/* Idempotent; a zeroed struct counts as closed. */
+/* Idempotent. A zeroed struct is closed. */
 void memscope_dump_file_close(struct memscope_dump_file *file);
 
 #endif

@@ -58,7 +58,7 @@ static bool work_and_answer(void *argument, int answer) {
     const struct memscope_heap_errand *errand = argument;
     struct memscope_scratch scratch;
 
-    (void)memscope_scratch_open(&scratch); /* a refused one has no room, which the work answers */
+    (void)memscope_scratch_open(&scratch); /* a refused one has no room, which the work reports */
     errand->work(errand->argument, &scratch);
     return memscope_forked_child_answer(answer, errand->found, errand->size);
 }

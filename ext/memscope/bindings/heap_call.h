@@ -1,6 +1,6 @@
 /*
- * What the bindings have in common that look at all objects of the heap, in this process or in a forked child. The
- * calls come in the order below, all with the GVL.
+ * The steps of a binding that reads all objects of the heap, in this process or in a forked child. Call them in the
+ * order below, with the GVL.
  */
 #ifndef MEMSCOPE_HEAP_CALL_H
 #define MEMSCOPE_HEAP_CALL_H
@@ -12,8 +12,8 @@
 #include "ruby/heap/ruby_heap.h"
 
 struct memscope_heap_call {
-    bool bounded;             /* the work is to be done in a child where memscope_fork_pays; else always here */
-    uint64_t budget_ns;       /* of work in this process, if bounded; 0: none */
+    bool bounded;             /* works in a child where memscope_fork_pays, otherwise always here */
+    uint64_t budget_ns;       /* of work in this process, if bounded, 0 for none */
     memscope_slot_rate *rate; /* nanoseconds of the work per thousand slots */
     uint64_t child_bytes;     /* the predicted memory of a child besides its copies of pages */
 
@@ -32,39 +32,38 @@ struct memscope_heap_call {
  */
 void memscope_heap_call_begin(struct memscope_heap_call *call);
 
-/* The part of memscope_heap_call_begin that reads the room, for work_ns; `call` is a memscope_heap_call. No GVL. */
+/* The part of memscope_heap_call_begin that reads the room, for work_ns. `call` is a memscope_heap_call. No GVL. */
 void memscope_heap_call_read_room(void *call);
 
 bool memscope_heap_call_belongs_in_child(const struct memscope_heap_call *call);
 
-/* Why there is no room for a child, or nil. */
+/* The reason why there is no room for a child, or nil. */
 VALUE memscope_heap_call_without_room(const struct memscope_heap_call *call);
 
 /*
- * Sees to it that no collection is under way: runs one first if `collect`, else finishes what has begun; a bounded call
- * waits for it before, without the GVL.
+ * Ensures that no collection is under way: runs one if `collect`, else finishes one that has begun, after waiting for
+ * it without the GVL if the call is bounded.
  */
 void memscope_heap_call_settle(struct memscope_heap_call *call, bool collect);
 
 /*
- * Lists the pages, once no collection is under way. Returns why it could not, or nil. No other thread runs from here
- * until the GVL is released, and no garbage collection begins if nothing is allocated.
+ * Lists the pages, once no collection is under way. Returns the reason if it could not, or nil. No other thread runs
+ * from here until the GVL is released, and no garbage collection begins if nothing is allocated.
  */
 VALUE memscope_heap_call_list(struct memscope_heap_call *call, const char *reason_beside_ractors);
 
-/* What a child does. */
 struct memscope_heap_errand {
     void (*work)(void *argument, struct memscope_scratch *scratch); /* scratch: the child's own */
     void *argument;
     void *found; /* written by the work, and sent back to the same place here */
     size_t size;
-    int file; /* a descriptor that stays open in the child; -1: none */
+    int file; /* a descriptor that stays open in the child, -1 if none */
     unsigned deadline_ms;
 };
 
 /*
- * Has a child do the work. Returns why there is no answer, or nil. Ask is both parts: start, which forks, and await,
- * which releases the GVL until the answer is there; an interrupt of this thread is raised.
+ * Runs the work in a child. Returns the reason if there is no answer, or nil. Ask is both parts: start, which forks,
+ * and await, which releases the GVL until the answer is there. Raises an interrupt of this thread.
  */
 VALUE memscope_heap_call_ask(struct memscope_heap_call *call, const struct memscope_heap_errand *errand);
 VALUE memscope_heap_call_start(struct memscope_heap_call *call, const struct memscope_heap_errand *errand);

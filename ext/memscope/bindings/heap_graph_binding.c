@@ -10,10 +10,7 @@
 
 #include <string.h>
 
-/*
- * Bytes that a child and its answer take for a thousand slots: initially a measured value, then what the last child
- * reported.
- */
+/* Bytes that a child and its answer take for a thousand slots: initially a measured value, then the last child's. */
 static memscope_slot_rate bytes_of_1000_slots = 110000;
 
 /* First as measured on an idle machine, then by the last answer. */
@@ -31,8 +28,8 @@ struct graph_scan {
     unsigned deadline_ms;
     VALUE globals;      /* the String that question.globals are in */
     VALUE kept_globals; /* an Array of their values, until their addresses are taken */
-    VALUE sampled;      /* a String of struct memscope_sampled_object; nil unless paths to them were asked for */
-    VALUE refusal;      /* the reason why there is no answer; nil if there is an answer */
+    VALUE sampled;      /* a String of struct memscope_sampled_object, the targets of the paths, or nil */
+    VALUE refusal;      /* the reason why there is no answer, or nil */
 };
 
 /* ---- global variables ------------------------------------------------------------------------------------------ */
@@ -45,14 +42,14 @@ static VALUE nothing(VALUE argument, VALUE error) {
     return Qnil;
 }
 
-/* $! and the like: Ruby's own, of the running frame or thread. Those with a letter, as in $k, are a program's. */
+/* $! and the like: Ruby's own, of the running frame or thread. A program's have a letter, as in $k. */
 static bool is_special(VALUE name) {
     return (RSTRING_LEN(name) < 3 && !rb_isalpha(RSTRING_PTR(name)[1])) || strcmp(RSTRING_PTR(name), "$FILENAME") == 0;
 }
 
 /*
  * Only Ruby itself can list global variables, and not in a child. Reading a variable of Ruby or of a C extension may
- * run code, which a signal may end; $FILENAME, which opens the next file of ARGF, is not read.
+ * run code, which a signal may end. $FILENAME, which opens the next file of ARGF, is not read.
  */
 static void list_globals(struct graph_scan *scan) {
     VALUE names = rb_f_global_variables();
@@ -98,7 +95,7 @@ static void list_sampled(struct graph_scan *scan) {
     scan->question.objects = (const VALUE *)(const void *)objects;
 }
 
-/* Lists what the child cannot: that allocates and may run the program's code, so it comes before the pages. */
+/* Lists globals and threads, which the child cannot. Precedes the pages, since it allocates and may run code. */
 static VALUE prepare(struct graph_scan *scan) {
     VALUE refusal;
 
@@ -282,7 +279,7 @@ static VALUE duplicates_hash(const struct graph_scan *scan, const struct memscop
     return hash;
 }
 
-/* An Array of what `convert` makes of each answer; [] if there is none. */
+/* An Array of each answer's result of `convert`, [] if there is none. */
 #define LIST(answers, count, convert, list)                                                                            \
     do {                                                                                                               \
         (list) = rb_ary_new();                                                                                         \
@@ -290,7 +287,7 @@ static VALUE duplicates_hash(const struct graph_scan *scan, const struct memscop
             rb_ary_push((list), convert(scan, &(answers)[at]));                                                        \
     } while (0)
 
-/* The lines that allocated most, garbage included; nil if they are unknown. */
+/* The lines that allocated most, garbage included, or nil if they are unknown. */
 static VALUE sites_of(const struct graph_scan *scan) {
     const struct memscope_top_rows *largest = &scan->sites.largest;
     VALUE list = rb_ary_new();
@@ -311,7 +308,7 @@ static bool tells_garbage(const struct graph_scan *scan) {
     return !scan->of_file || memscope_dump_file_tells_garbage(&scan->file);
 }
 
-/* Without roots, all that a dump says of retention is false; where garbage is unknown, so are its classes. */
+/* Without roots, retention in a dump is wrong. Where garbage is unknown, so are its classes. */
 static void set_lists(VALUE hash, const struct graph_scan *scan) {
     const struct memscope_heap_answer *found = &scan->answer;
     bool has_roots = !scan->of_file || scan->file.reader.has_roots;
@@ -437,9 +434,15 @@ static VALUE close_graph(VALUE argument) {
 }
 
 /*
- * kind and target: :object and an object; :class and a Class or Module; :name and a String without NUL; :sampled and a
- * String of Native.object_profile_with_objects, which is overwritten; :addresses and a String of live objects'
- * addresses, so that no path to them begins in the caller's stack; nil and nil.
+ * kind and target:
+ *
+ * - :object and an object
+ * - :class and a Class or Module
+ * - :name and a String without NUL
+ * - :sampled and a String of Native.object_profile_with_objects, which is overwritten
+ * - :addresses and a String of live objects' addresses, so that no path to them begins in the caller's stack
+ * - nil and nil
+ *
  * deadline_ms is the child's.
  */
 static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, VALUE strings, VALUE in_process,
@@ -470,8 +473,8 @@ static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, 
 }
 
 /*
- * Like native_heap_graph, for a dump. file: its descriptor. name: the class to whose instances paths lead; nil: paths
- * to suspects.
+ * Like native_heap_graph, for a dump. file: its descriptor. name: the class of the paths' targets, or nil for paths to
+ * suspects.
  */
 static VALUE native_heap_graph_of_dump(VALUE self, VALUE file, VALUE top, VALUE name) {
     struct graph_scan scan = {

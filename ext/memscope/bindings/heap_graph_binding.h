@@ -10,7 +10,7 @@
 VALUE memscope_path_hash(const struct memscope_heap_answer *answer, const struct memscope_thread_list *threads,
                          const struct memscope_path_answer *path);
 
-/* The first part of a name, up to a NUL; or what follows the NUL. nil if that is empty. */
+/* The part of a name before its NUL, and the part after it, nil if empty. */
 VALUE memscope_graph_name(const struct memscope_names *names, uint32_t name);
 VALUE memscope_graph_place(const struct memscope_names *names, uint32_t name);
 

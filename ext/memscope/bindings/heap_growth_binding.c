@@ -14,15 +14,15 @@
 struct growth_scan {
     VALUE descriptors;
     struct memscope_dump_file files[MAX_DUMPS];
-    int count; /* of files; new objects are sought in the last one */
+    int count; /* of files, the last of which has the new objects */
     struct memscope_dump_growth growth;
     struct memscope_heap_question question;
     struct memscope_shared_room room;
     struct memscope_heap_answer answer;
     enum memscope_status status;
-    VALUE refusal; /* the reason why there is no answer; nil if there is one */
+    VALUE refusal; /* the reason why there is no answer, or nil */
     VALUE reasons;
-    VALUE incomplete; /* an Array: what is missing of which dump */
+    VALUE incomplete; /* an Array of dumps and their missing parts */
     uint64_t start_ns;
 };
 
@@ -96,7 +96,7 @@ static VALUE site_hash(const struct growth_scan *scan, uint32_t name) {
     return hash;
 }
 
-/* The rows with the most new bytes or the most growth. Name 0 stands for objects whose site is not stated. */
+/* The rows with the largest new bytes or growth. Name 0 stands for objects whose site is not stated. */
 static VALUE rows_array(const struct growth_scan *scan, const struct memscope_growth_row *rows,
                         VALUE (*convert)(const struct growth_scan *, uint32_t)) {
     struct memscope_top_rows largest;
@@ -142,7 +142,7 @@ static void set_reasons(struct growth_scan *scan) {
     if (scan->answer.saturated_count > 0)
         memscope_hash_set(scan->reasons, "bytes",
                           memscope_reason_of("objects_saturated", ULL2NUM(scan->answer.saturated_count)));
-    /* The objects that an incomplete first dump lacks count as new, so no figure is a lower bound. */
+    /* Objects that an incomplete first dump lacks look new, so no figure is a lower bound. */
     if (!scan->growth.knows_generations && NIL_P(memscope_dump_file_reason(&scan->files[0])))
         memscope_set_reason(scan->reasons, "new_bytes", "objects_by_address");
     else if (scan->growth.untraced_count > 0)

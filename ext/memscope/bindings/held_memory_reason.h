@@ -6,14 +6,12 @@
 #include "ruby/held_memory.h"
 
 /*
- * If objects were left out, sets the reason for held_by_objects_bytes, which lists the first few types; and says what
- * IO::Buffers report beside malloc memory. GVL held.
+ * Sets the reason for held_by_objects_bytes: the first few types of objects left out, and sizes of IO::Buffers that are
+ * not malloc memory. Caller holds the GVL.
  */
 void memscope_set_left_out_reason(VALUE reasons, const struct memscope_held_memory *held);
 
-/*
- * Likewise sets a reason for `key`, which also lists objects whose size is never asked for: fibers and threads.
- */
+/* Likewise sets a reason for `key`, which also lists objects whose size is never read: fibers and threads. */
 void memscope_set_unasked_reason(VALUE reasons, const char *key, const struct memscope_held_memory *held);
 
 #endif

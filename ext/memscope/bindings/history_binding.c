@@ -56,9 +56,9 @@ static VALUE native_open_history(VALUE self) {
 }
 
 /*
- * Native.add_to_history(values, seconds) -> true if the values were added; false if there is no history, or if
- * `seconds` is before that of an earlier call. values: an Integer or nil for each series that was sampled, by its name;
- * seconds: of CLOCK_BOOTTIME.
+ * Native.add_to_history(values, seconds) -> true if the values were added, false if there is no history, or if
+ * `seconds` is before that of an earlier call. values: an Integer or nil by the name of each sampled series. seconds:
+ * of CLOCK_BOOTTIME.
  */
 static VALUE native_add_to_history(VALUE self, VALUE values, VALUE seconds) {
     uint64_t numbers[MEMSCOPE_HISTORY_SERIES];
@@ -72,7 +72,7 @@ static VALUE native_add_to_history(VALUE self, VALUE values, VALUE seconds) {
                                                                                                             : Qfalse;
 }
 
-/* Native.mark_history(kind, seconds) -> whether the event was noted. */
+/* Native.mark_history(kind, seconds) -> true if the event was noted. */
 static VALUE native_mark_history(VALUE self, VALUE kind, VALUE seconds) {
     bool noted =
         memscope_rings_of_this_process() != NULL && memscope_rings_mark(rings, NUM2ULL(seconds), NUM2UINT(kind));
@@ -138,7 +138,7 @@ int64_t memscope_boot_second(void) {
     return ((int64_t)memscope_clock_ns(CLOCK_REALTIME) - (int64_t)memscope_clock_ns(CLOCK_BOOTTIME)) / 1000000000;
 }
 
-/* Native.history -> {started_at:, curves:, events:, reasons:, cost:}; nil without a sample or event. Tier T1. */
+/* Native.history -> {started_at:, curves:, events:, reasons:, cost:}, or nil without a sample or event. Tier T1. */
 static VALUE native_history(VALUE self) {
     uint64_t begun_ns = memscope_now_ns(), first, last;
     int64_t boot = memscope_boot_second();

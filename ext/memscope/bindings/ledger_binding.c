@@ -57,7 +57,7 @@ static void perform(struct memscope_ledger_call *call) {
 
     call->other_ractors = memscope_other_ractors();
     if (walks(call))
-        call->finished_gc = memscope_heap_finish_gc(); /* so that no unswept garbage is asked for its memsize */
+        call->finished_gc = memscope_heap_finish_gc(); /* so that no dsize function of unswept garbage is called */
     memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
     if (walks(call) && call->listing.refusal == NULL)
         walk_objects(call);
@@ -145,8 +145,8 @@ static VALUE close_ledger(VALUE argument) {
 /*
  * objects: true to walk the heap, :walked if the caller knows the result and only the reasons are wanted.
  *
- * strict keeps the GVL throughout, so that no other Ruby thread changes anything meanwhile. Unless strict, an interrupt
- * that arrives while the engine reads is raised afterwards: rb_ensure frees the scratch memory.
+ * strict keeps the GVL throughout, so that no other Ruby thread changes anything. Unless strict, an interrupt that
+ * arrives while the engine reads is raised afterwards: rb_ensure frees the scratch memory.
  */
 static VALUE native_ledger(VALUE self, VALUE deep, VALUE shared, VALUE objects, VALUE strict) {
     struct memscope_ledger_call call = {.strict = RTEST(strict),

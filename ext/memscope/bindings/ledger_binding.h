@@ -1,6 +1,6 @@
 /*
  * One call of Native.ledger or Native.mappings, shared by the files that make it: ledger_binding.c reads, and
- * ledger_rows_binding.c and ledger_reasons_binding.c turn what was read into VALUEs. All of them run under the GVL,
+ * ledger_rows_binding.c and ledger_reasons_binding.c turn the results into VALUEs. All of them run under the GVL,
  * except that the engine reads without it unless strict.
  */
 #ifndef MEMSCOPE_LEDGER_BINDING_H
@@ -16,7 +16,7 @@
 struct memscope_ledger_call {
     bool strict;
     bool objects;
-    bool walked_before; /* what objects hold is known from another reading */
+    bool walked_before; /* objects' malloc memory is known from another reading */
     bool finished_gc;   /* this call ended a garbage collection */
     struct memscope_held_memory held;
     bool other_ractors; /* other Ractors are alive: they allocate and collect without this Ractor's GVL */
@@ -29,15 +29,15 @@ struct memscope_ledger_call {
     uint64_t wall_ns, gvl_ns;
 };
 
-/* The allocator whose regions a ledger looks for; OTHER unless it is proved to serve malloc. */
+/* The allocator whose regions a ledger looks for, OTHER unless it is proved to serve malloc. */
 enum memscope_ledger_malloc memscope_ledger_malloc_kind(void);
 
-/* Completes *call's request once its pages are listed. jit: memscope_jit_is_on, asked before. */
+/* Completes *call's request once its pages are listed. jit: memscope_jit_is_on, called before. */
 void memscope_ledger_ask(struct memscope_ledger_call *call, bool jit);
 
 /*
- * Reads *call's ledger anew; `call` is a struct memscope_ledger_call. Returns whether a child of memscope spoilt what
- * it says about shared pages (memscope_without_children).
+ * Reads *call's ledger anew. `call` is a struct memscope_ledger_call. Returns true if a child of memscope made the
+ * figures of shared pages wrong (memscope_without_children).
  */
 bool memscope_ledger_scan(void *call);
 

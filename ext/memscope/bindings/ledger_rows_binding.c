@@ -211,7 +211,7 @@ static VALUE row_path(enum memscope_row row) {
     return rb_sprintf("%s/%s", memscope_row_definitions[definition->parent].id, definition->id);
 }
 
-/* Every mapping, including those without a resident page; owners are in the order of the mappings. */
+/* Every mapping, including those without a resident page. Owners are in the order of the mappings. */
 VALUE memscope_ledger_mappings(const struct memscope_ledger *ledger) {
     VALUE list = rb_ary_new();
     size_t owner = 0;

@@ -1,6 +1,6 @@
 /*
- * Native.run_lever and Native.tune: everything that changes the allocator. The Ruby code has decided what to do and
- * checked the arguments; the engine acts without the GVL.
+ * Native.run_lever and Native.tune: everything that changes the allocator. The Ruby code has checked the arguments. The
+ * engine acts without the GVL.
  *
  * An interrupt (Thread#raise, a timeout) that arrives while the engine acts is raised afterwards.
  */
@@ -30,7 +30,7 @@ static VALUE release(VALUE unused) {
 }
 
 /*
- * Native.with_exclusive_purge { … } -> true; false, without a yield, while a purge or a tuning is in progress. Written
+ * Native.with_exclusive_purge { … } -> true, or false without a yield while a purge or a tuning is in progress. Written
  * in C so that no interrupt (Thread#raise, a timeout) can arrive between acquiring and rb_ensure, or before the
  * release.
  */
@@ -45,8 +45,8 @@ static VALUE native_with_exclusive_purge(VALUE self) {
 /* ---- levers --------------------------------------------------------------------------------------------------- */
 
 /*
- * Native.levers -> {tcache: nil, trim: :lever_of_glibc, …}: for each lever, why the allocator lacks it; nil if it has
- * it.
+ * Native.levers -> {tcache: nil, trim: :lever_of_glibc, …}: for each lever, the reason why the allocator lacks it, or
+ * nil.
  */
 static VALUE native_levers(VALUE self) {
     VALUE levers = rb_hash_new();
@@ -103,8 +103,8 @@ static VALUE native_run_lever(VALUE self, VALUE name) {
 }
 
 /*
- * Native.collectable_bytes -> bytes that the collect lever would return to the kernel; nil if the allocator does not
- * say.
+ * Native.collectable_bytes -> bytes that the collect lever would return to the kernel, or nil if the allocator does not
+ * report them.
  */
 static VALUE native_collectable_bytes(VALUE self) {
     uint64_t bytes;

@@ -15,7 +15,7 @@
 #include "ruby/sample/allocation_trace.h"
 #include "sampling/import_counter.h"
 
-/* The running measurement's number and Thread; 0 and nil if there is none, as in a forked child (halt_measurement). */
+/* The running measurement's number and Thread, 0 and nil if there is none, as in a forked child (halt_measurement). */
 static unsigned long running;
 static VALUE running_in = Qnil;
 
@@ -32,12 +32,12 @@ struct moment {
 
 struct measurement {
     unsigned long number;
-    bool objects; /* whether to count them by class and line */
-    bool process; /* those of all threads; their addresses are part of the answer */
+    bool objects; /* count them by class and line */
+    bool process; /* of all threads, with addresses in the answer */
     enum memscope_trace_obstacle obstacle;
     enum memscope_status reset, peak, malloc;
     struct memscope_thread_bytes thread_bytes;
-    bool by_imports; /* memscope counts malloc, by the imports; else the allocator does */
+    bool by_imports; /* memscope counts malloc by the imports, otherwise the allocator does */
     bool profiled;   /* malloc is not counted: a malloc profile has patched the imports */
     bool migrated;   /* this Ruby thread ended the block on another native thread */
     bool disturbed;  /* garbage of other threads was left when the block began */
@@ -61,9 +61,9 @@ static struct moment read_moment(const struct measurement *measurement) {
 #define STALE_WORDS 4096
 
 /*
- * Overwrites the machine stack below this frame. Ruby marks what looks like an address there, so what earlier calls
- * left would keep garbage alive in the next collection. That garbage would count as retained or, if it is older than
- * the block, as freed by the block.
+ * Overwrites the machine stack below this frame. Ruby marks every word that looks like an address there, so words of
+ * earlier calls would keep garbage alive in the next collection. That garbage would count as retained or, if it is
+ * older than the block, as freed by the block.
  */
 static __attribute__((noinline)) VALUE clear_stack(void) {
     volatile VALUE words[STALE_WORDS];
@@ -80,8 +80,8 @@ static void collect(void) {
 #define COLLECTIONS 4
 
 /*
- * Collects until no other thread allocates meanwhile: GC.start may switch to another thread at its end, but seldom does
- * so right after a thread has switched back. Returns whether the last collection was undisturbed.
+ * Collects until no other thread allocates: GC.start may switch to another thread at its end, but seldom does so right
+ * after a thread has switched back. Returns true if the last collection was undisturbed.
  */
 static bool collect_undisturbed(void) {
     const struct measurement uncounted = {.malloc = MEMSCOPE_UNSUPPORTED};
@@ -104,7 +104,7 @@ static enum memscope_status find_thread_bytes(bool by_imports, struct memscope_t
     return MEMSCOPE_OK;
 }
 
-/* Counts malloc by the allocator's own counters; by the imports if the allocator has none, or if by_imports. */
+/* Counts malloc by the allocator's own counters, or by the imports if the allocator has none, or if by_imports. */
 static void count_malloc(struct measurement *measurement, bool by_imports) {
     if (!by_imports)
         measurement->malloc = memscope_thread_bytes_find(&measurement->thread_bytes);
@@ -150,7 +150,7 @@ static void end(struct measurement *measurement) {
     measurement->collected = read_moment(measurement);
 }
 
-/* ---- what was measured ------------------------------------------------------------------------------------------- */
+/* ---- the result ------------------------------------------------------------------------------------------------ */
 
 static VALUE text_of(const struct memscope_names *names, uint32_t number) {
     size_t length;
@@ -288,7 +288,7 @@ static VALUE run(VALUE argument) {
     measurement->disturbed = !collect_undisturbed(); /* here as after the block: both collections find the same stack */
     begin(measurement);
     measurement->value = rb_yield_values(0);
-    clear_stack(); /* at once: later frames would keep stale addresses in words that they do not write */
+    clear_stack(); /* before later frames keep stale addresses in words that they do not write */
     ended_ns = memscope_now_ns();
     if (running == measurement->number) {
         end(measurement);
@@ -312,10 +312,10 @@ static VALUE finish(VALUE argument) {
 }
 
 /*
- * Native.measure(objects, by_imports) { } -> [the block's value, a Hash of what was measured; nil in a child that was
- * forked within the block], or :running if another measurement is running. `objects`: whether to count objects by class
- * and line; :process: those of all threads, each row with addresses of some that are retained. `by_imports`: whether to
- * count malloc by the imports even if the allocator counts it.
+ * Native.measure(objects, by_imports) { } -> [the block's value, a Hash of results, or nil in a child that was forked
+ * within the block], or :running if another measurement is running. `objects`: true counts objects by class and line,
+ * :process those of all threads, each row with addresses of some that are retained. `by_imports`: true counts malloc by
+ * the imports even if the allocator counts it.
  */
 static VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
     static unsigned long last;
@@ -336,9 +336,7 @@ static VALUE native_clear_stack(VALUE self) {
     return clear_stack();
 }
 
-/*
- * Native.collect_garbage: runs the original GC.start, even if a test has stubbed it; again if other threads allocate.
- */
+/* Native.collect_garbage: runs the original GC.start, even if a test stubs it, and again if other threads allocate. */
 static VALUE native_collect_garbage(VALUE self) {
     collect_undisturbed();
     return Qnil;

@@ -1,8 +1,8 @@
 /*
- * Memscope::Native.object_blocks: the malloc blocks of objects, which objects are garbage, and the memory that the
- * process returns when the garbage is freed. Unless `planted`, also the ledger that these are based on, split into
- * reachable and garbage, and the pins of objects. The ledger is read without the GVL; one forked child marks and walks
- * the objects.
+ * Memscope::Native.object_blocks: the malloc blocks of objects, garbage among them, and the memory that the process
+ * returns when the garbage is freed. Unless `planted`, also the ledger that these are based on, split into reachable
+ * and garbage, and the pins of objects. The ledger is read without the GVL. One forked child marks and walks the
+ * objects.
  */
 #include "bindings/ledger_binding.h"
 #include "bindings/ruby_heap_binding.h"
@@ -18,12 +18,12 @@
 
 #define DEADLINE_MS 30000
 
-/* The child's predicted time, for marking and for looking at each block. */
+/* The child's predicted time for the mark phase and the blocks. */
 static memscope_slot_rate ns_of_1000_slots = 250000;
 
-/* What the child sends. */
+/* The child's answer. */
 struct blocks_answer {
-    enum memscope_status status; /* of the marking; what follows is known if it is MEMSCOPE_OK */
+    enum memscope_status status; /* of the mark phase, and the rest is known if MEMSCOPE_OK */
     struct memscope_block_walk blocks;
     struct memscope_heap_walk pins;
 };
@@ -33,15 +33,15 @@ struct blocks_call {
     struct memscope_ledger_call ledger;
     struct memscope_malloc_blocks blocks;
     enum memscope_status status;
-    VALUE planted;                   /* an Array, if nothing is wanted but the blocks; else nil */
-    struct memscope_marking marking; /* of all objects that are not garbage; if `planted`, of the garbage */
+    VALUE planted;                   /* an Array, if only the blocks are wanted, else nil */
+    struct memscope_marking marking; /* of all objects that are not garbage or, if `planted`, of the garbage */
     struct memscope_scratch marks;
     struct blocks_answer found;
 };
 
-/* ---- what is garbage ------------------------------------------------------------------------------------------- */
+/* ---- garbage --------------------------------------------------------------------------------------------------- */
 
-/* Marks an object; if it is an Array, also its elements, and those of Arrays in it. */
+/* Marks an object and, if it is an Array, its elements, and those of Arrays in it. */
 static void plant(struct blocks_call *call, VALUE object) {
     memscope_marking_add(&call->marking, object);
     if (RB_TYPE_P(object, RUBY_T_ARRAY))
@@ -98,8 +98,8 @@ static void close_malloc(struct blocks_call *call) {
 }
 
 /*
- * Finishes a sweep in progress before it reads the allocator's figures, so that memory freed by the sweep counts as
- * free. Reads the figures without the GVL, and a second time if another thread has begun a collection.
+ * Finishes a sweep in progress before it reads the allocator's figures, so that memory freed by the sweep is free
+ * there. Reads the figures without the GVL, and a second time if another thread has begun a collection.
  */
 static void prepare(struct blocks_call *call) {
     memscope_heap_call_settle(&call->heap, false);
@@ -140,7 +140,7 @@ static enum memscope_status plant_all(struct blocks_call *call) {
     return status;
 }
 
-/* Returns why there is no answer, or nil. The GVL is held from the end of the collection to the fork. */
+/* Returns the reason if there is no answer, or nil. Keeps the GVL from the end of the collection to the fork. */
 static VALUE walk(struct blocks_call *call) {
     const struct memscope_heap_errand errand = {work, call, &call->found, sizeof call->found, -1, DEADLINE_MS};
     VALUE refusal;
@@ -245,8 +245,9 @@ static VALUE close_blocks(VALUE argument) {
 }
 
 /*
- * planted: for tests, an Array that counts as garbage, with its elements and those of Arrays in it. nil: what no root
- * reaches is garbage; also returns a ledger and the heap's pins. shared and strict as for a ledger.
+ * planted: for tests, an Array that is treated as garbage, with its elements and those of Arrays in it. nil: objects
+ * that no root reaches are garbage, and the result also has a ledger and the heap's pins. shared and strict as for a
+ * ledger.
  */
 static VALUE native_object_blocks(VALUE self, VALUE planted, VALUE shared, VALUE strict) {
     bool deep = NIL_P(planted) && memscope_ledger_malloc_kind() != MEMSCOPE_LEDGER_MALLOC_JEMALLOC;

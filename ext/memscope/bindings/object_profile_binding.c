@@ -24,13 +24,14 @@ static uint32_t session;    /* number of profiles started in this process and it
 
 /*
  * A profile that another Ractor has ended, until it is stopped: its last reading, from before that Ractor was created,
- * or a reason why there is none. Else nil. The reading is deeply frozen: several threads may convert it at a time.
+ * or the reason if there is none. Otherwise nil. The reading is deeply frozen, so several threads may convert it at a
+ * time.
  */
 static VALUE ended = Qnil;
 
 /* ---- control ----------------------------------------------------------------------------------------------------- */
 
-/* Native.start_object_profile(budget) -> the profile's number, from 1; :running; or a reason why it could not start. */
+/* Native.start_object_profile(budget) -> the profile's number, from 1, or :running, or the reason for no start. */
 static VALUE native_start_object_profile(VALUE self, VALUE budget) {
     if (!NIL_P(ended))
         return memscope_symbol("running");
@@ -52,7 +53,7 @@ static VALUE native_start_object_profile(VALUE self, VALUE budget) {
     return UINT2NUM(++session);
 }
 
-/* Native.object_profile_session -> the number of the running or last profile; 0 if there was none. */
+/* Native.object_profile_session -> the number of the running or last profile, or 0. */
 static VALUE native_object_profile_session(VALUE self) {
     return UINT2NUM(session);
 }
@@ -95,8 +96,7 @@ static void call_before_ractors(void) {
         rb_rescue2(call_proc, called_before_ractors, nothing, Qnil, rb_eStandardError, (VALUE)0);
 }
 
-/* Native.before_ractors = a Proc, which is called before the main Ractor creates another one, if that is watched; or
- * nil. */
+/* Native.before_ractors = a Proc or nil, called before the main Ractor creates another one, if that is watched. */
 static VALUE native_set_before_ractors(VALUE self, VALUE callable) {
     return called_before_ractors = callable;
 }
@@ -106,7 +106,7 @@ static VALUE native_ractors_watched(VALUE self) {
     return memscope_ractors_are_watched() ? Qtrue : Qfalse;
 }
 
-/* Native.hooks_obstacle -> why Ruby's allocations cannot be hooked now, as a reason; nil if they can. */
+/* Native.hooks_obstacle -> the reason why Ruby's allocations cannot be hooked now, or nil. */
 static VALUE native_hooks_obstacle(VALUE self) {
     const char *obstacle = memscope_event_hooks_obstacle();
 
@@ -136,7 +136,7 @@ struct scan {
     struct memscope_scratch scratch;
     struct memscope_object_groups groups;
     struct memscope_object_sampler_state state;
-    VALUE frames, numbers; /* frames: an Array of Hashes; numbers: the index in frames, by text and line */
+    VALUE frames, numbers; /* an Array of Hashes, and the index in it by text and line */
     uint64_t begun_ns;
     double objects, bytes;          /* sums of the numbers that are shown, which are rounded */
     uint64_t samples, without_room; /* all samples, and those whose frames, class or thread found no room */
@@ -277,7 +277,7 @@ static long objects_bytes(const struct memscope_object_group *group) {
 
 /*
  * For each stack, a String of at most OBJECTS_OF_STACK struct memscope_sampled_object. Each String has its room before
- * the samples are read: an allocation may run a GC, and the samples that a GC removes move those behind them.
+ * the samples are read, since an allocation may run a GC, which removes and moves samples.
  */
 static VALUE objects_of_stacks(const struct scan *scan) {
     const struct memscope_object_samples *samples = memscope_object_sampler_samples();
@@ -407,8 +407,8 @@ static VALUE read_profile(struct scan scan) {
 }
 
 /*
- * Native.object_profile(stop) -> the running profile as a Hash, stopped if stop is true; nil if none is running; a
- * reason if there is no memory to read it.
+ * Native.object_profile(stop) -> the running profile as a Hash, stopped if stop is true. nil if none is running, a
+ * reason if there is no memory.
  */
 static VALUE native_object_profile(VALUE self, VALUE stop) {
     return read_profile((struct scan){.stop = RTEST(stop)});

@@ -1,6 +1,6 @@
 /*
- * Native.start_owners, new_owner, own, owned and stop_owners: who allocated the objects and the malloc blocks that are
- * in use. For a process that was started to be measured (Memscope::Requires).
+ * Native.start_owners, new_owner, own, owned and stop_owners: the owners of the objects and malloc blocks that are in
+ * use. For a process that was started for a measurement (Memscope::Requires).
  */
 #include "values.h"
 
@@ -28,7 +28,7 @@ static VALUE native_own(VALUE self, VALUE owner) {
     return UINT2NUM(memscope_owner_set(number < MEMSCOPE_OWNER_LIMIT ? number : MEMSCOPE_OWNER_OUTSIDE));
 }
 
-/* Native.new_owner -> an owner number that is new; OWNER_OUTSIDE when there are no more. */
+/* Native.new_owner -> a new owner number, or OWNER_OUTSIDE when there are no more. */
 static VALUE native_new_owner(VALUE self) {
     static uint32_t next = MEMSCOPE_OWNER_FIRST;
 
@@ -36,8 +36,8 @@ static VALUE native_new_owner(VALUE self) {
 }
 
 /*
- * Native.stop_owners -> how many blocks were freed unseen, how many blocks and objects found no room in the maps, and
- * whether objects were watched until now: not if a Ractor was created.
+ * Native.stop_owners -> the numbers of blocks freed unseen, and of blocks and objects without room in the maps, and
+ * true if objects were watched until now: false if a Ractor was created.
  */
 static VALUE native_stop_owners(VALUE self) {
     VALUE watched = memscope_object_owners_watched() ? Qtrue : Qfalse;
@@ -88,8 +88,8 @@ static VALUE close_owned(VALUE argument) {
 }
 
 /*
- * Native.owned(count) -> [[objects, their slots' bytes, malloc blocks, their bytes], …] of the owners 0 to count - 1;
- * nil if the heap cannot be walked. To be called after a garbage collection. Garbage counts for its owner.
+ * Native.owned(count) -> [[objects, their slots' bytes, malloc blocks, their bytes], …] of the owners 0 to count - 1,
+ * or nil if the heap cannot be walked. Call it after a garbage collection. Garbage is charged to its owner.
  */
 static VALUE native_owned(VALUE self, VALUE count) {
     struct owned_call call = {.count = NUM2UINT(count)};

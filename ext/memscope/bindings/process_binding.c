@@ -24,7 +24,7 @@ static const char *const names[] = {
 };
 #undef FIGURE
 
-/* The field of /proc/PID/status with the same figure; the field itself if there is none. */
+/* The field of /proc/PID/status with the same figure, or the field itself. */
 static enum memscope_process_field fallback_of(enum memscope_process_field field) {
     switch (field) {
     case MEMSCOPE_PROCESS_rss_bytes:
@@ -80,7 +80,7 @@ static void set_figure(VALUE body, VALUE reasons, const struct scan *scan, enum 
         memscope_hash_set(body, names[field], ULL2NUM(memory->values[read]));
 }
 
-/* USS: what would be freed if only this process ended. */
+/* USS: the bytes that would be freed if only this process ended. */
 static void set_uss(VALUE body, VALUE reasons, const struct scan *scan) {
     const struct memscope_process_memory *memory = &scan->memory;
     const enum memscope_process_field clean = MEMSCOPE_PROCESS_private_clean_bytes;

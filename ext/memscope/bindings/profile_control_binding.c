@@ -19,14 +19,14 @@
 
 struct memscope_profile memscope_profile;
 
-/* Native.prepare_profile -> true; false if there is no memory. Repeated calls do nothing more; nothing is torn down. */
+/* Native.prepare_profile -> true, or false if there is no memory. Repeated calls do nothing. Nothing is torn down. */
 static VALUE native_prepare_profile(VALUE self) {
     return memscope_stack_reader_prepare() ? Qtrue : Qfalse;
 }
 
 /*
- * Native.learn_vm_entry_points: to be called by Ruby code at the bottom of a thread's stack. Only the first call
- * learns, since another thread may be unwinding its stack during later calls.
+ * Native.learn_vm_entry_points: call it from Ruby code at the bottom of a thread's stack. Only the first call learns,
+ * since another thread may be unwinding its stack during later calls.
  */
 static VALUE native_learn_vm_entry_points(VALUE self) {
     static bool learnt;
@@ -74,8 +74,8 @@ struct memscope_memory memscope_memory_now(void) {
 
 /*
  * Native.start_profile(:jemalloc | :imports, log2 of the rate) -> Integer, the session number of the started profile
- * (see profile_session); :running if a profile is already running; else a Symbol that names why it could not start. The
- * previous profile stays readable until the new one is ready to start.
+ * (see profile_session), :running if a profile is running already, or else a Symbol for the reason why it could not
+ * start. The previous profile stays readable until the new one is ready to start.
  */
 static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
     struct memscope_profile next = {.backend = backend == memscope_symbol("imports") ? MEMSCOPE_BACKEND_IMPORTS
@@ -109,7 +109,7 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
 }
 
 /*
- * Native.stop_profile -> Integer, the session number of the stopped profile, which malloc_profile takes; nil if none
+ * Native.stop_profile -> Integer, the session number of the stopped profile, which malloc_profile takes, or nil if none
  * was running. The profile's samples stay readable.
  */
 static VALUE native_stop_profile(VALUE self) {
@@ -130,10 +130,7 @@ static VALUE native_profile_runs(VALUE self) {
     return memscope_profile.running ? Qtrue : Qfalse;
 }
 
-/*
- * Native.profile_session -> Integer, the session number of the profile that runs or can still be read; 0 if there is
- * none.
- */
+/* Native.profile_session -> Integer, the session number of the profile that is running or can still be read, or 0. */
 static VALUE native_profile_session(VALUE self) {
     return UINT2NUM(memscope_profile.backend == MEMSCOPE_BACKEND_NONE ? 0 : memscope_session());
 }

@@ -21,7 +21,7 @@
 
 /* ---- frames ----------------------------------------------------------------------------------------------------- */
 
-/* list: an Array of Hashes, one per frame; numbers: the index in list, by word and by frame Hash. */
+/* list: an Array of Hashes, one per frame. numbers: the index in list, by word and by frame Hash. */
 struct frames {
     VALUE list, numbers;
     struct memscope_symbols *symbols;
@@ -185,8 +185,8 @@ static VALUE overhead(const struct scan *scan) {
 }
 
 /*
- * Why there is no coverage if the allocator has grown too little to compare. Its growth may even be less than the live
- * bytes that the samples stand for.
+ * The reason for no coverage if the allocator has grown too little to compare. Its growth may even be less than the
+ * live bytes that the samples represent.
  */
 static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
     if (live_bytes - growth < enough)
@@ -195,8 +195,8 @@ static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
 }
 
 /*
- * The coverage: how much of the allocator's growth since the start the samples account for. What sampling itself has
- * added is not growth: with small blocks, it may be more than the program asked for.
+ * The coverage: the part of the allocator's growth since the start that the samples account for. Bytes of sampling
+ * itself are not growth: with small blocks, they may be more than the program's.
  */
 static void set_coverage(VALUE body, VALUE reasons, const struct scan *scan, uint64_t live_bytes) {
     double enough = 16 * ldexp(1, (int)scan->profile.rate_log);
@@ -287,7 +287,7 @@ static VALUE why_unreadable(const struct scan *scan) {
     return scan->profile.backend == MEMSCOPE_BACKEND_JEMALLOC ? memscope_reason_of("profile_unread", status) : status;
 }
 
-/* Returns Qundef if another thread has started another profile meanwhile. */
+/* Returns Qundef if another thread has started another profile during the reading. */
 static VALUE read_profile(VALUE argument) {
     struct scan *scan = (struct scan *)argument;
     VALUE body;
@@ -307,8 +307,8 @@ static VALUE read_profile(VALUE argument) {
 }
 
 /*
- * Native.malloc_profile(which = nil) -> the profile that runs or ran last, as a Hash; or the reason why it could not be
- * read; nil if none was started, or if `which`, a session number, is not that of the last profile.
+ * Native.malloc_profile(which = nil) -> the running or last profile as a Hash, or the reason why it could not be read.
+ * nil if none was started, or if `which`, a session number, is not that of the last profile.
  */
 static VALUE native_malloc_profile(int count, VALUE *arguments, VALUE self) {
     VALUE body = Qundef, which = rb_check_arity(count, 0, 1) == 1 ? arguments[0] : Qnil;
@@ -339,7 +339,7 @@ static VALUE measure_inflation(VALUE argument) {
 }
 
 /*
- * Native.profile_inflation -> Integer, the bytes by which sampling itself raises stats.active now; nil unless a
+ * Native.profile_inflation -> Integer, the bytes by which sampling itself raises stats.active now, or nil unless a
  * jemalloc profile is running and can be read. Costs as much as reading the profile.
  */
 static VALUE native_profile_inflation(VALUE self) {

@@ -1,6 +1,4 @@
-/*
- * Frames and estimates of a malloc or object profile, as Ruby values. Needs the GVL; allocates objects.
- */
+/* Frames and estimates of a malloc or object profile, as Ruby values. Needs the GVL. Allocates objects. */
 #ifndef MEMSCOPE_PROFILE_VALUES_H
 #define MEMSCOPE_PROFILE_VALUES_H
 
@@ -8,7 +6,7 @@
 
 #include "sampling/sampled_stack.h"
 
-/* `name`: a function of the object file `library`, or an address; `library` may be nil. */
+/* `name`: a function of the object file `library`, which may be nil, or an address. */
 VALUE memscope_native_frame(VALUE name, VALUE library);
 
 VALUE memscope_state_frame(enum memscope_stack_state state);
@@ -19,19 +17,19 @@ VALUE memscope_state_frame(enum memscope_stack_state state);
  */
 VALUE memscope_ruby_frame(VALUE name, VALUE path, uint32_t line);
 
-/* An estimate, rounded as it is shown; 0 if it is negative. */
+/* An estimate, rounded as it is shown, 0 if it is negative. */
 uint64_t memscope_rounded(double value);
 VALUE memscope_estimate(double value);
 
 /* memscope_object_sampler_settle, by the binding that has started the profile. */
 void memscope_object_profile_settle(void);
 
-/* Why the profile of objects has ended without being stopped, as a reason; nil if it has not. */
+/* The reason why the profile of objects has ended without being stopped, or nil. */
 VALUE memscope_object_profile_end(void);
 
 /*
- * What a profile of objects has lost, as a reason; nil if nothing. `dropped`: samples; `missed`: garbage collections
- * that no hook saw.
+ * The reason with the losses of a profile of objects, or nil. `dropped`: samples. `missed`: garbage collections without
+ * a hook.
  */
 VALUE memscope_losses(uint64_t dropped, uint64_t missed);
 

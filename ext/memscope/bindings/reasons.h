@@ -1,5 +1,5 @@
 /*
- * Reasons: why a value is nil, missing or approximate. Each is an id, :id, or [:id, argument, …];
+ * Reasons: why a value is nil, missing or approximate. Each is an id, :id, or [:id, argument, …], and
  * lib/memscope/value/reasons.words has the sentences. An argument is a String, an Integer, a reason, or an Array of
  * these.
  */

@@ -24,12 +24,12 @@ struct heap_scan {
     struct memscope_heap_walk walk;
     bool collect; /* run a full GC first */
     unsigned subjects;
-    VALUE left_out; /* why the slots were not walked: the numbers of live slots are from the page headers; else nil */
+    VALUE left_out; /* the reason for live slots from page headers, without a walk, else nil */
 };
 
 /* ---- the walk -------------------------------------------------------------------------------------------------- */
 
-/* Takes what is known without a walk. */
+/* Reads the page headers, without a walk. */
 static void take_headers(struct heap_scan *scan, VALUE why) {
     static const struct memscope_heap_pins unknown;
     struct memscope_heap_listing *listing = &scan->call.listing;
@@ -138,7 +138,7 @@ static void set_collector(VALUE hash, const struct heap_scan *scan, VALUE gc_sta
         memscope_hash_set(hash, "gc_disabled", memscope_heap_gc_is_disabled() ? Qtrue : Qfalse);
 }
 
-/* Reasons for pins and held memory, neither of which is known without a walk. */
+/* Reasons for pins and malloc memory, both unknown without a walk. */
 static void add_walk_reasons(VALUE reasons, const struct heap_scan *scan) {
     VALUE why = scan->left_out;
 
@@ -222,9 +222,9 @@ static VALUE close_heap(VALUE argument) {
 }
 
 /*
- * objects: also read what objects hold through malloc. budget_us: nil to always walk in the process; else a walk that
- * would hold the GVL for longer than budget_us runs in a forked child, if the fork holds the GVL for less time; 0
- * always walks in a child.
+ * objects: true also reads objects' malloc memory. budget_us: nil always walks in the process, and 0 always in a child.
+ * Otherwise a walk that would hold the GVL for longer than budget_us runs in a forked child, if the fork holds the GVL
+ * for less time.
  */
 static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE budget_us) {
     unsigned subjects = MEMSCOPE_WALK_PINS | (RTEST(objects) ? MEMSCOPE_WALK_HELD : 0);

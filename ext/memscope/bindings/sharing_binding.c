@@ -61,7 +61,7 @@ static VALUE read_inherited(VALUE argument) {
 }
 
 /*
- * Native.inherited -> String, for Native.unshared: the anonymous pages that other processes map too, as address ranges;
+ * Native.inherited -> String, for Native.unshared: the anonymous pages that other processes map too, as address ranges,
  * or a reason, if the kernel hides which pages are shared.
  */
 static VALUE native_inherited(VALUE self) {
@@ -80,7 +80,7 @@ static bool count_ended(void *argument) {
     return call->status == MEMSCOPE_SHARED;
 }
 
-/* Copies the ranges, since another thread may change the String meanwhile. */
+/* Copies the ranges, since another thread may change the String. */
 static VALUE read_unshared(VALUE argument) {
     struct call *call = (struct call *)argument;
     size_t size = (size_t)RSTRING_LEN(call->inherited);
@@ -95,7 +95,7 @@ static VALUE read_unshared(VALUE argument) {
     return call->status == MEMSCOPE_OK ? ULL2NUM(call->bytes) : memscope_unread("/proc/self/pagemap", call->status);
 }
 
-/* Native.unshared(inherited) -> Integer: bytes of the inherited pages that only this process maps now; or a reason. */
+/* Native.unshared(inherited) -> Integer: bytes of the inherited pages that only this process maps now, or a reason. */
 static VALUE native_unshared(VALUE self, VALUE inherited) {
     struct call call = {.inherited = StringValue(inherited)};
 

@@ -1,7 +1,7 @@
 /*
  * Native.snapshot(malloc): the totals that are cheap to read.
  *
- * All numbers are read into plain C first; no Ruby object is made before the last number is read.
+ * All numbers are read into plain C before any Ruby object is made.
  */
 #include "bindings/reasons.h"
 
@@ -69,9 +69,8 @@ static void read_allocator(void *argument) {
 }
 
 /*
- * Creates no Ruby object: GC.stat fills a Hash that already has all its keys, and GC.stat_heap, asked for one key,
- * returns only the number. All snapshots share that Hash, so the GVL must not be released between filling and copying
- * it.
+ * Creates no Ruby object: GC.stat fills a Hash that already has all its keys, and GC.stat_heap returns one key's
+ * number. All snapshots share that Hash, so the GVL must not be released between filling and copying it.
  */
 static void read_all(struct readings *readings) {
     readings->statm_status = memscope_statm_read(&readings->statm);
@@ -121,7 +120,7 @@ static VALUE heaps_to_hash(const struct readings *readings) {
     return rb_obj_freeze(heaps);
 }
 
-/* The reason for keys that this jemalloc does not have, or for mixed epochs; nil if there is none. */
+/* The reason for keys that this jemalloc does not have, or for mixed epochs, or nil. */
 static VALUE jemalloc_gaps(const struct memscope_jemalloc_stats *stats) {
     VALUE gaps = Qnil;
 
@@ -237,7 +236,7 @@ static VALUE cost_to_hash(const struct readings *readings, uint64_t wall_ns) {
     return pairs_to_hash(pairs, 4);
 }
 
-/* Tier T1; T2 if mallinfo2 was asked for. */
+/* Tier T1, or T2 with mallinfo2. */
 static VALUE native_snapshot(VALUE self, VALUE malloc) {
     struct readings readings;
     uint64_t start = memscope_now_ns();
@@ -264,7 +263,7 @@ static VALUE native_snapshot(VALUE self, VALUE malloc) {
     return body;
 }
 
-/* Stores the keys of the Hash entries whose values are Integers, at most `capacity`; returns how many. */
+/* Stores the keys of the Hash entries whose values are Integers, at most `capacity`, and returns their number. */
 static size_t learn_keys(VALUE hash, VALUE *keys, size_t capacity) {
     VALUE names = rb_funcall(hash, rb_intern("keys"), 0);
     size_t count = 0;

@@ -1,6 +1,6 @@
 /*
- * Native.tag, called by Memscope.tag, and Native.tags: what was counted and sampled by tag, called by Memscope::Tags.
- * Arguments have been checked in Ruby.
+ * Native.tag, called by Memscope.tag, and Native.tags: counts and samples by tag, called by Memscope::Tags. Arguments
+ * have been checked in Ruby.
  */
 #include "bindings/profile_values.h"
 #include "bindings/reasons.h"
@@ -42,7 +42,7 @@ struct reading {
     bool running; /* a profile of objects is running */
     bool judged;  /* running, and two major GCs have run since the profile began */
     struct memscope_object_sampler_state state;
-    struct memscope_tag_mark *start, *mark; /* copies; mark: of the last but one major GC, if judged */
+    struct memscope_tag_mark *start, *mark; /* copies, where mark is that of the last but one major GC, if judged */
     uint64_t dropped;                       /* samples */
     struct memscope_tag_runs *runs;
     struct memscope_tag_objects *objects;
@@ -53,7 +53,7 @@ struct reading {
 
 static struct memscope_held_walk *walk;
 
-/* As in a profile of objects: the slot, and what the object says it holds through malloc. */
+/* As in a profile of objects: the slot, and the malloc memory that the object reports. */
 static size_t bytes_of(const struct memscope_object_sample *sample) {
     return sample->slot_bytes + memscope_held_bytes_of(walk, (VALUE)sample->address, sample->slot_bytes);
 }
@@ -208,8 +208,8 @@ static VALUE close_reading(VALUE argument) {
 }
 
 /*
- * Native.tags -> what was counted by tag, as a Hash, with what the running profile of objects has sampled, if there is
- * one; a reason if there is no memory to read it.
+ * Native.tags -> counts by tag, as a Hash, with the samples of a running profile of objects. A reason if there is no
+ * memory to read it.
  */
 static VALUE native_tags(VALUE self) {
     struct reading reading = {.begun_ns = memscope_now_ns()};
@@ -226,7 +226,7 @@ static VALUE native_tags(VALUE self) {
     return memscope_status_reason(status);
 }
 
-/* Native.tags_begun? -> whether Memscope.tag was called in this process, or in a process from which it was forked. */
+/* Native.tags_begun? -> true if Memscope.tag was called in this process, or in a process from which it was forked. */
 static VALUE native_tags_begun(VALUE self) {
     return memscope_tag_runs() ? Qtrue : Qfalse;
 }

@@ -1,14 +1,12 @@
-/*
- * Native.terminate: asks a worker to end.
- */
+/* Native.terminate: sends SIGTERM to a worker. */
 #include "bindings/reasons.h"
 
 #include "init.h"
 #include "kernel/termination.h"
 
 /*
- * Native.terminate(pid, ticks) -> :pidfd or :pid, by which SIGTERM was sent; else the reason why it was not. Keeps the
- * GVL, so that no Ruby thread can reap the process meanwhile.
+ * Native.terminate(pid, ticks) -> :pidfd or :pid, by which SIGTERM was sent, or the reason why it was not. Keeps the
+ * GVL, so that no Ruby thread can reap the process.
  */
 static VALUE native_terminate(VALUE self, VALUE pid, VALUE ticks) {
     bool by_pidfd;

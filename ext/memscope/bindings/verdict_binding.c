@@ -1,8 +1,8 @@
 /*
  * Native.judge: the verdict on the history of this process.
  *
- * What one judgement leaves for the next belongs to one process: a forked child begins without it. All uses hold the
- * GVL; a judgement of a week takes some milliseconds.
+ * The memory between verdicts belongs to one process: a forked child begins without it. All uses hold the GVL. The
+ * verdict on a week takes some milliseconds.
  */
 #include "bindings/reasons.h"
 
@@ -133,7 +133,7 @@ static VALUE evidence_to_hash(const struct memscope_history *history, const stru
     return hash;
 }
 
-/* Seconds from now until the epochs that are needed have ended; before the first has ended, from when it began. */
+/* Seconds from now until the needed epochs have ended or, before the first has ended, from its beginning. */
 static double until_complete(const struct memscope_history *history, double now, double needs) {
     double length = history->epoch_seconds;
 
@@ -190,9 +190,9 @@ static void take_spacing(VALUE hash, unsigned *spacing) {
 /*
  * Native.judge(spacing, limit, working_set, now, replayed) -> the fields of a verdict.
  *
- * spacing: seconds between the samples of a series, by its name; limit, working_set: bytes, 0 for none; now: seconds of
- * CLOCK_BOOTTIME; replayed: nil continues from this process's last judgement, a number judges from scratch each epoch
- * of so many seconds.
+ * spacing: seconds between the samples of a series, by its name. limit, working_set: bytes, 0 for none. now: seconds of
+ * CLOCK_BOOTTIME. replayed: nil continues from this process's last verdict, a number judges from scratch each epoch of
+ * so many seconds.
  */
 static VALUE native_judge(VALUE self, VALUE spacing, VALUE limit, VALUE working_set, VALUE now, VALUE replayed) {
     struct memscope_verdict_memory fresh = {0}, *memory = NIL_P(replayed) ? memory_of_this_process() : &fresh;

@@ -1,4 +1,4 @@
-/* For bindings that read what is private: no child must share it meanwhile. */
+/* For bindings that read private pages, which no child may share at the time. */
 #ifndef MEMSCOPE_WITHOUT_CHILDREN_H
 #define MEMSCOPE_WITHOUT_CHILDREN_H
 
@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 /*
- * Lets `read` run without the GVL while no other thread's child lives; waits up to half a second for that. `read`
- * returns whether a child spoilt it (MEMSCOPE_SHARED); then it runs again, up to three times in all. Returns the
- * nanoseconds. GVL held.
+ * Runs `read` without the GVL once no other thread's child is alive, after up to half a second. `read` returns true if
+ * a child shared the pages (MEMSCOPE_SHARED), and then runs again, up to three times in all. Returns the nanoseconds.
+ * Caller holds the GVL.
  */
 uint64_t memscope_without_children(bool (*read)(void *argument), void *argument);
 
