@@ -86,7 +86,7 @@ static size_t last_restart(const double *rss, size_t count, double noise) {
     return 0;
 }
 
-/* Whether a point is far from the median of itself and its neighbours, two on each side. */
+/* Returns true if a point is far from the median of itself and its neighbours, two on each side. */
 static bool is_outlier(const double *rss, size_t count, size_t index, double noise) {
     size_t first = index < 2 ? 0 : index - 2, after = index + 3 < count ? index + 3 : count;
     double near[5];
@@ -97,7 +97,7 @@ static bool is_outlier(const double *rss, size_t count, size_t index, double noi
     return fabs(rss[index] - memscope_median(near, 5)) > OUTLIER * noise;
 }
 
-/* The mean of the points first to after - 1, without outliers; returns whether any is left. */
+/* Adds the mean of the points first to after - 1, without outliers. Returns false if all are outliers. */
 static bool take_mean(const struct memscope_trend *trend, size_t first, size_t after, const bool *is_out,
                       struct memscope_floors *floors) {
     size_t at = floors->count, taken = 0;

@@ -13,8 +13,8 @@ static const size_t onsets[] = {12, 18, 26, 36, 48, 62, 80, 100};
 /* Growth since a later point must last this long: a shorter one may be a warm-up of its own. */
 #define MIN_LATER_GROWTH_HOURS 2
 /*
- * Growth since a later onset must explain more than growth since the first point does, by this many variances of the
- * noise: there are many onsets to choose from.
+ * Growth since a later onset must explain more than growth since the first point, by this many variances of the noise,
+ * since there are many onsets to choose from.
  */
 #define ONSET_PENALTY 12
 /* A step is accepted if it is this many standard deviations high, and most of it happens from one point to the next. */
@@ -28,7 +28,7 @@ static double squares_of(const double *rows, size_t count) {
     return memscope_product(rows, rows, count);
 }
 
-/* Fits growth since one onset; returns how much of the squares of `left` this growth explains, perhaps 0. */
+/* Fits growth since one onset. Returns the part of the squares of `left` that this growth explains, perhaps 0. */
 static double fit_onset(const struct memscope_regression *regression, size_t onset, const double *left,
                         double *direction) {
     double product, squares;
@@ -40,7 +40,7 @@ static double fit_onset(const struct memscope_regression *regression, size_t ons
     return squares > 1e-12 ? product * product / squares : 0;
 }
 
-/* The onset that explains most. `left` is what the columns do not explain. */
+/* The onset that explains most. `left`: the residual of the columns. */
 static void find_onset(const struct memscope_regression *regression, const double *left,
                        struct memscope_growth *growth) {
     const double *hours = regression->points.hours;
@@ -80,7 +80,7 @@ static double mean(const double *values, size_t count) {
     return sum / (double)count;
 }
 
-/* The point where what remains of a series jumps most. Returns 0 if it has too few points. */
+/* The point of the largest jump in a series' residual. Returns 0 if it has too few points. */
 static size_t largest_jump(const double *values, size_t count) {
     size_t largest = 0;
     double most = 0;
@@ -127,9 +127,7 @@ static void record_step(struct memscope_growth *growth, size_t point, double hei
     growth->steps[growth->step_count++] = (struct memscope_growth_step){point, height};
 }
 
-/*
- * Adds the largest jump to the columns if it is a step; returns whether it is. `left`: what the columns do not explain.
- */
+/* Adds the largest jump to the columns if it is a step, and returns true. `left`: the residual of the columns. */
 static bool find_step(struct memscope_regression *regression, const double *series, double *left,
                       struct memscope_growth *growth) {
     double values[MEMSCOPE_TREND_POINTS], step[MEMSCOPE_REGRESSION_ROWS], beside[MEMSCOPE_REGRESSION_ROWS];

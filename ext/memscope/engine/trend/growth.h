@@ -1,11 +1,11 @@
-/* Unbounded growth in one series, apart from all that moves a healthy process's memory. Pure; no GVL needed. */
+/* Unbounded growth in one series, apart from the causes that move a healthy process's memory. Pure. Needs no GVL. */
 #ifndef MEMSCOPE_GROWTH_H
 #define MEMSCOPE_GROWTH_H
 
 #include "trend/floors.h"
 #include "trend/regression.h"
 
-/* Growth is told from no growth at this many standard errors. */
+/* Growth is detected at this many standard errors. */
 #define MEMSCOPE_DETECTION_ERRORS 5.0
 
 struct memscope_growth_step {
@@ -26,14 +26,14 @@ struct memscope_growth {
 
 /*
  * Looks for growth in a series. Leaves the columns in the regression, with the series' steps. `least` is a lower bound
- * of the series' noise; `noise` is the noise found the last time, or zeros; the noise found now replaces it.
+ * of the series' noise. `noise` is the noise found the last time, or zeros, and is replaced by the noise found now.
  */
 void memscope_growth_find(struct memscope_regression *regression, const struct memscope_points *points,
                           const double *values, double level, const struct memscope_trend_noise *least,
                           struct memscope_trend_noise *noise, struct memscope_growth *growth);
 
 /*
- * A series since the onset of its growth, less all else that was explained. Splits the time since the onset into
+ * A series since the onset of its growth, less all other explained parts. Splits the time since the onset into
  * MEMSCOPE_PAIRED_POINTS equal parts, and writes the mean of each part that has points. Returns the number of these
  * parts.
  */

@@ -66,7 +66,7 @@ static struct epochs lay_out(const struct memscope_rings *rings, unsigned second
     return (struct epochs){seconds, origin + begun * seconds, whole > begun ? (size_t)(whole - begun) : 0};
 }
 
-/* Whether there is at least one major GC per epoch, as far as the coarsest ring shows. */
+/* Returns true if there is at least one major GC per epoch, by the coarsest ring. */
 static bool has_collections(const struct memscope_rings *rings, size_t epochs) {
     struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
     uint64_t start, first = MEMSCOPE_RINGS_UNKNOWN, last = MEMSCOPE_RINGS_UNKNOWN;
@@ -93,7 +93,7 @@ static struct epochs choose_epochs(const struct memscope_rings *rings) {
     return epochs;
 }
 
-/* Fills in the least sample of each epoch, from each ring in turn, the finest last. */
+/* Fills in the minimum of each epoch, from each ring in turn, the finest last. */
 static void take_floors(const struct memscope_rings *rings, const struct epochs *epochs,
                         enum memscope_history_series series, double *floors) {
     struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
@@ -127,7 +127,7 @@ static bool are_unknown(const double *values, size_t first, size_t after) {
     return true;
 }
 
-/* Whether the first epochs and the last have samples; notes why not. */
+/* Returns true if the first and the last epochs have samples. Otherwise notes the reason. */
 static bool is_current(struct taken *taken, enum memscope_history_series series) {
     struct memscope_history *history = taken->history;
     size_t late = taken->count < LATE_EPOCHS ? taken->count : LATE_EPOCHS;
@@ -239,8 +239,8 @@ static void add(struct taken *taken, double *layer, const double *values, const 
 }
 
 /*
- * What objects hold of malloc's memory in use. Assumes that they hold the same share of the memory that came into use
- * after the last walk as of the memory that came into use before it.
+ * Objects' share of malloc's memory in use. Assumes that their share of the memory that came into use after the last
+ * walk is the same as before it.
  */
 static void hold_since_last_walk(struct taken *taken) {
     double *held = taken->values[MEMSCOPE_HISTORY_held];
@@ -273,7 +273,7 @@ static void split_malloc(struct taken *taken, double *const *layers) {
     known[MEMSCOPE_LAYER_OBJECTS] = layers[MEMSCOPE_LAYER_OBJECTS];
 }
 
-/* What is free in malloc and what is free in Ruby's heap: either part may be unknown. */
+/* Free memory of malloc and of Ruby's heap: either part may be unknown. */
 static void take_free(struct taken *taken, double *layer) {
     static const enum memscope_history_series parts[][2] = {
         {MEMSCOPE_HISTORY_malloc, MEMSCOPE_HISTORY_malloc_in_use},

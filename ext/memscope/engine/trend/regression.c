@@ -72,7 +72,7 @@ static void open_noise(struct memscope_regression *regression, const struct mems
     }
 }
 
-/* Whitens the values from a point on, in place; those before are 0. */
+/* Whitens the values from a point on, in place. The values before are 0. */
 static void whiten(const struct memscope_regression *regression, size_t first, double *rows) {
     double expected = 0;
 
@@ -170,7 +170,8 @@ double memscope_regression_parameters(const struct memscope_regression *regressi
 }
 
 /*
- * Sizes of the wandering noise, as multiples of the least. They are tried side by side: each is a chain of divisions.
+ * Sizes of the wandering noise, as multiples of its minimum. Each is a chain of divisions, so they are tried side by
+ * side.
  */
 static const double sizes[] = {1, 1.8, 3.2, 5.6, 10};
 

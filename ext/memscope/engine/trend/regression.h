@@ -1,13 +1,13 @@
 /*
- * A regression of a series on what moves a healthy process's memory: a level, a day's and a week's load, warm-up,
- * steps. Each of them but the level and the steps has an expected size, so that growth that only an absurd size would
- * explain stays unexplained (ridge regression: the rows after the points' rows say "the size is 0, give or take the
- * expected size").
+ * A regression of a series on the causes that move a healthy process's memory: a level, a day's and a week's load,
+ * warm-up, steps. Each of them but the level and the steps has an expected size, so that growth that only an absurd
+ * size would explain stays unexplained (ridge regression: the rows after the points' rows pull each size to 0, with the
+ * expected size as standard deviation).
  *
  * Noise has two parts: one that is new in each point, and one that wanders and comes back (an Ornstein-Uhlenbeck
  * process). Rows are whitened: each is the part of a point that the points before do not predict, scaled so that the
- * noise of rows is independent, with variance 1. Columns are orthonormal, so that what they explain is a sum of
- * projections. Hours and mebibytes. Pure; no GVL needed.
+ * noise of rows is independent, with variance 1. Columns are orthonormal, so that the explained part is a sum of
+ * projections. Hours and mebibytes. Pure. Needs no GVL.
  */
 #ifndef MEMSCOPE_REGRESSION_H
 #define MEMSCOPE_REGRESSION_H
@@ -18,7 +18,7 @@
 #include "trend/verdict.h"
 
 enum {
-    MEMSCOPE_REGRESSION_HABITS = 13, /* a level, and what has an expected size */
+    MEMSCOPE_REGRESSION_HABITS = 13, /* a level, and causes with an expected size */
     MEMSCOPE_REGRESSION_STEPS = 3,
     MEMSCOPE_REGRESSION_ROWS = MEMSCOPE_TREND_POINTS + MEMSCOPE_REGRESSION_HABITS - 1,
 };
@@ -33,8 +33,8 @@ struct memscope_regression {
     struct memscope_points points;
     size_t rows, columns;
     /*
-     * By point: 1 / the standard deviation of the part that is new; the Kalman gain; the share of the wandering noise
-     * that is left at the next point.
+     * By point: scale is 1 / the standard deviation of the part that is new, gain the Kalman gain, and left the share
+     * of the wandering noise that is left at the next point.
      */
     double scale[MEMSCOPE_TREND_POINTS], gain[MEMSCOPE_TREND_POINTS], left[MEMSCOPE_TREND_POINTS];
     double column[MEMSCOPE_REGRESSION_HABITS + MEMSCOPE_REGRESSION_STEPS][MEMSCOPE_REGRESSION_ROWS];
@@ -56,18 +56,18 @@ void memscope_regression_step(const struct memscope_regression *regression, size
 /* The series that has these rows. */
 void memscope_regression_values(const struct memscope_regression *regression, const double *rows, double *values);
 
-/* Subtracts from the rows what the columns explain. */
+/* Subtracts the part that the columns explain from the rows. */
 void memscope_regression_residual(const struct memscope_regression *regression, double *rows);
 
 /* Adds the rows, which must be a residual, as a column. Returns false, and adds no column, if all of them are 0. */
 bool memscope_regression_add(struct memscope_regression *regression, const double *rows);
 
-/* How many parameters the columns are worth: those that an expected size binds count less. */
+/* The effective number of parameters of the columns: an expected size makes a column less than one. */
 double memscope_regression_parameters(const struct memscope_regression *regression);
 
 /*
- * The noise under which a series around 0 is most likely; its wandering part is at least least->wandering.
- * `parameters`: how many were fitted to the series.
+ * The noise under which a series around 0 is most likely. Its wandering part is at least least->wandering.
+ * `parameters`: the number fitted to the series.
  */
 struct memscope_trend_noise memscope_trend_noise_find(const struct memscope_points *points, const double *values,
                                                       double parameters, const struct memscope_trend_noise *least);

@@ -1,15 +1,14 @@
 /*
  * Series of samples over time, in memory of fixed size, as three rings of buckets: of 10 seconds for an hour, of a
- * minute for 12 hours, of 10 minutes for a week. A bucket keeps the least and the last value of each series, and
- * nothing where there was no sample: means would hide the floors, and values made up between samples would look like
- * evidence.
+ * minute for 12 hours, of 10 minutes for a week. A bucket keeps the minimum and the last value of each series, and
+ * nothing where there was no sample: means would hide the floors, and interpolated values would look like evidence.
  *
  * Time is in seconds of CLOCK_BOOTTIME, given by the caller: it never goes back, and goes on while the machine is
  * suspended, so that a suspended machine or process leaves buckets without samples.
  *
  * A store is one lasting mapping (base/scratch.h), 380 KiB, of which one page is resident at first and all after a
- * week. Forked children inherit it, and restart it. One thread at a time may use a store; the bindings' callers hold
- * the GVL. Nothing here allocates after the mapping.
+ * week. Forked children inherit it, and restart it. One thread at a time may use a store, under the GVL in the
+ * bindings. Nothing here allocates after the mapping.
  */
 #ifndef MEMSCOPE_RINGS_H
 #define MEMSCOPE_RINGS_H
@@ -45,21 +44,21 @@ struct memscope_rings;
 
 /*
  * A new, empty store of count series. Values of a series are kept in 32 bits, as multiples of its unit, rounded down.
- * The unit is 1 for a count, and 1024 for bytes, which then reach 4 TiB; larger values count as the largest. NULL when
+ * The unit is 1 for a count, and 1024 for bytes, which then reach 4 TiB. Larger values become the maximum. NULL when
  * the kernel refuses the mapping.
  */
 struct memscope_rings *memscope_rings_map(const uint32_t *units, size_t count);
 
 /*
- * Adds one sample of each series; MEMSCOPE_RINGS_UNKNOWN adds none to that series. False, and nothing is added, if this
- * time is before that of an earlier call.
+ * Adds one sample of each series, but none to a series whose value is MEMSCOPE_RINGS_UNKNOWN. Adds nothing and returns
+ * false if this time is before that of an earlier call.
  */
 bool memscope_rings_add(struct memscope_rings *rings, uint64_t seconds, const uint64_t *values);
 
-/* Notes an event. False, and nothing is noted, if this time is before that of an earlier call. */
+/* Adds an event. Adds nothing and returns false if this time is before that of an earlier call. */
 bool memscope_rings_mark(struct memscope_rings *rings, uint64_t seconds, uint32_t kind);
 
-/* The time of the first sample or event, and that of the last; false if there was none. */
+/* The times of the first and the last sample or event. Returns false if there was none. */
 bool memscope_rings_span(const struct memscope_rings *rings, uint64_t *first, uint64_t *last);
 
 /* The time at which a ring's oldest bucket begins. */
@@ -67,20 +66,20 @@ uint64_t memscope_rings_start(const struct memscope_rings *rings, enum memscope_
 
 /*
  * Copies a ring's points of one series, oldest first and one for every bucket, from the bucket that holds the time
- * `since`, or the oldest that is kept, to the bucket of the last sample or event. Returns how many, at most the ring's
- * buckets; *start is the time at which the first bucket begins.
+ * `since`, or the oldest that is kept, to the bucket of the last sample or event. Returns their number, at most the
+ * ring's buckets. *start is the time at which the first bucket begins.
  */
 size_t memscope_rings_read(const struct memscope_rings *rings, enum memscope_ring ring, size_t series, uint64_t since,
                            struct memscope_rings_point *points, uint64_t *start);
 
-/* Copies the events that are kept, oldest first; returns how many. */
+/* Copies the events in the store, oldest first, and returns their number. */
 size_t memscope_rings_read_events(const struct memscope_rings *rings, struct memscope_rings_event *events);
 
 /* The last sample of a series, and the one that was the last when the store was restarted. */
 uint64_t memscope_rings_latest(const struct memscope_rings *rings, size_t series);
 uint64_t memscope_rings_baseline(const struct memscope_rings *rings, size_t series);
 
-/* Forgets all samples and events; the last sample of each series becomes its baseline. For a forked child. */
+/* Forgets all samples and events. The last sample of each series becomes its baseline. For a forked child. */
 void memscope_rings_restart(struct memscope_rings *rings);
 
 #endif

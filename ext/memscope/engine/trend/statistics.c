@@ -152,7 +152,7 @@ double memscope_mann_kendall(const double *values, size_t count, double variance
     variance = (score_variance((double)count) - variance_of_ties(sorted, count)) * variance_factor;
     if (variance <= 0)
         return 1;
-    /* Continuity correction: the score is a whole number, so it counts as one nearer to 0. */
+    /* Continuity correction: the score is a whole number, so it is moved by one towards 0. */
     return memscope_normal_tail((score - (score > 0) + (score < 0)) / sqrt(variance));
 }
 

@@ -1,6 +1,6 @@
 /*
  * Statistics of short series, robust against the outliers, ties and autocorrelation that series of memory have. Pure
- * functions of their arguments, which must be finite. No GVL needed; no memory but the stack and what the caller gives.
+ * functions of their arguments, which must be finite. They need no GVL, and no memory but the stack and the caller's.
  */
 #ifndef MEMSCOPE_STATISTICS_H
 #define MEMSCOPE_STATISTICS_H
@@ -8,10 +8,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The longest series for which pairs of points are compared. */
+/* Maximum points of a series whose pairs of points are compared. */
 #define MEMSCOPE_PAIRED_POINTS 64
 
-/* The value of this rank, 0 for the smallest. Reorders the values: what is before the rank is not larger. */
+/* The value of this rank, 0 for the smallest. Reorders the values: none before the rank is larger. */
 double memscope_ranked(double *values, size_t count, size_t rank);
 
 /* 0 if there are no values. Reorders the values. */
@@ -29,12 +29,12 @@ double memscope_noise(const double *values, size_t count, double *room);
 
 /*
  * The correlation of a series around 0 with itself one point later, between 0 and 0.97. Residuals of a fit with this
- * many parameters, or of a short series, show less correlation than there is; the result is corrected for that to first
+ * many parameters, or of a short series, show less correlation than there is. The result is corrected for that to first
  * order (Kendall 1954).
  */
 double memscope_autocorrelation(const double *values, size_t count, double parameters);
 
-/* By how much this autocorrelation multiplies the variance of a mean or of a slope: (1 + r) / (1 - r). */
+/* The factor by which this autocorrelation multiplies the variance of a mean or of a slope: (1 + r) / (1 - r). */
 double memscope_variance_factor(double autocorrelation);
 
 struct memscope_slope {
@@ -43,15 +43,15 @@ struct memscope_slope {
 
 /*
  * The median of the slopes of all pairs (Theil 1950, Sen 1968), and its interval at z standard deviations of Kendall's
- * score, widened by the variance factor. At most MEMSCOPE_PAIRED_POINTS points, at strictly growing times; with fewer
- * than two, all zeros.
+ * score, widened by the variance factor. At most MEMSCOPE_PAIRED_POINTS points, at strictly growing times. All zeros
+ * for fewer than two.
  */
 struct memscope_slope memscope_theil_sen(const double *times, const double *values, size_t count, double z,
                                          double variance_factor);
 
 /*
  * Mann-Kendall: the probability of so much growth, or more, in a series without a trend. The score's variance is
- * corrected for ties, and multiplied by the variance factor. At most MEMSCOPE_PAIRED_POINTS points; 1 for a series
+ * corrected for ties, and multiplied by the variance factor. At most MEMSCOPE_PAIRED_POINTS points. 1 for a series
  * without two different values.
  */
 double memscope_mann_kendall(const double *values, size_t count, double variance_factor);
@@ -73,9 +73,9 @@ struct memscope_curve {
 double memscope_curve_shape(enum memscope_curve_kind kind, double scale, double time);
 
 /*
- * Finds the curve of this kind, with one of these scales, that fits best by least squares. Returns whether there is
- * one: it takes at least four points, and times that differ. `floor` is the noise that the series has at least, so that
- * a perfect fit has a finite BIC; `variance_factor` says how many points are worth one.
+ * Finds the curve of this kind, with one of these scales, that fits best by least squares. Returns false with fewer
+ * than four points, or without different times. `floor` is the minimum noise of the series, so that a perfect fit has a
+ * finite BIC. `variance_factor` is the number of points that are worth one.
  */
 bool memscope_curve_fit(enum memscope_curve_kind kind, const double *scales, size_t scale_count, const double *times,
                         const double *values, size_t count, double floor, double variance_factor,

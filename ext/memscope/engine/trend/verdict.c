@@ -17,7 +17,7 @@
 #define MIN_GROWTH_SHARE 0.02
 /* In mebibytes: memory comes in pages of 4 KiB, and no process is more regular than this. */
 #define MIN_NOISE 0.1
-/* The least size of the noise that wanders, as a share of the level, and its time constant. */
+/* The minimum size of the noise that wanders, as a share of the level, and its time constant. */
 #define DRIFT_SHARE 0.005
 #define DRIFT_HOURS 1.5
 #define MAX_P_VALUE 0.01
@@ -39,7 +39,7 @@
 #define POSITIVES_TO_CALL 2
 #define NEGATIVES_TO_CLEAR 3
 #define PERSISTENCE_SECONDS (MEMSCOPE_PERSISTENCE_HOURS * 3600)
-/* Growth that was found still counts as having held if judgements miss it for no longer than this. */
+/* Growth that was found has still persisted if judgements miss it for no longer than this. */
 #define SUSPICION_SECONDS (2 * PERSISTENCE_SECONDS)
 /*
  * A curve that levels off must be better than a line by this difference of BIC, and may still grow by this share of the
@@ -54,10 +54,10 @@ struct judgement {
     struct memscope_regression regression;
     struct memscope_growth growth; /* of RSS, or of the layer that grows alone */
     struct memscope_trend_noise least_noise;
-    double level, matters;     /* mebibytes; matters: in a day */
+    double level, matters;     /* mebibytes, for `matters` in a day */
     enum memscope_layer alone; /* the layer that grows while RSS does not, or MEMSCOPE_LAYER_NONE */
     double p_value, factor;
-    struct memscope_slope slope; /* growth's, with its 95 % interval; mebibytes an hour */
+    struct memscope_slope slope; /* growth's, with its 95 % interval, mebibytes an hour */
 };
 
 static const double curve_hours[] = {0.1, 0.25, 0.5, 1, 2, 4, 8};
@@ -72,7 +72,7 @@ static double hours_of(const struct judgement *judgement) {
     return judgement->floors.count == 0 ? 0 : judgement->floors.hours[judgement->floors.count - 1];
 }
 
-/* The hours between the newest points; of fewer than two, as history/sampler.rb takes them (EPOCH). */
+/* The hours between the newest points or, with fewer than two, those of history/sampler.rb (EPOCH). */
 static double interval_of(const struct judgement *judgement) {
     size_t count = judgement->floors.count, taken = count > MIN_POINTS ? MIN_POINTS : count - 1;
 
@@ -122,8 +122,8 @@ static size_t point_at(const double *hours, size_t count, double hour) {
 }
 
 /*
- * Whether growth at this slope goes on: its rate in the second half is at least half that in the first half, within the
- * errors, and its rate in the last quarter is at least half the slope.
+ * Returns true if growth at this slope goes on: its rate in the second half is at least half that in the first half,
+ * within the errors, and its rate in the last quarter is at least half the slope.
  */
 static bool growth_persists(const double *hours, const double *values, size_t count, double slope, double noise) {
     size_t half = point_at(hours, count, (hours[0] + hours[count - 1]) / 2);
@@ -136,7 +136,7 @@ static bool growth_persists(const double *hours, const double *values, size_t co
     return last >= slope / 2 && second >= first / 2 - hypot(error / 2, other_error);
 }
 
-/* The standard deviation of points around their line; sets *factor to the variance factor of their residuals. */
+/* The standard deviation of points around their line. Sets *factor to the variance factor of their residuals. */
 static double noise_beside_line(const double *hours, const double *values, size_t count, double *factor) {
     double remains[MEMSCOPE_PAIRED_POINTS], one = 1, squares = 0;
     struct memscope_curve line = {0};
@@ -179,8 +179,8 @@ static double earlier_rise(const struct judgement *judgement, int series) {
 }
 
 /*
- * Whether a series grew by more than MIN_RISE_RATIO times its largest earlier rise, and is higher now than it ever was
- * before its growth began, by more than half of that growth.
+ * Returns true if a series grew by more than MIN_RISE_RATIO times its largest earlier rise, and is higher now than it
+ * ever was before its growth began, by more than half of that growth.
  */
 static bool exceeds_earlier_rises(const struct judgement *judgement, int series) {
     const double *values = judgement->floors.values[series];
@@ -195,7 +195,7 @@ static bool exceeds_earlier_rises(const struct judgement *judgement, int series)
     return now - highest > grown / 2 && grown > MIN_RISE_RATIO * earlier_rise(judgement, series);
 }
 
-/* Whether the series that was looked at grows without bound by each of several tests. */
+/* Returns true if the fitted series grows without bound by each of several tests. */
 static bool grows(struct judgement *judgement, int series) {
     const struct memscope_growth *growth = &judgement->growth;
     double hours[MEMSCOPE_PAIRED_POINTS], values[MEMSCOPE_PAIRED_POINTS];
@@ -239,7 +239,7 @@ static double growth_of_thirds(const struct judgement *judgement, int series) {
     return difference;
 }
 
-/* Whether RSS grows, or else a layer of it while another one shrinks; leaves what was found in the judgement. */
+/* Returns true if RSS is growing, or else one of its layers while another one shrinks. Sets the judgement's growth. */
 static bool any_series_grows(struct judgement *judgement, struct memscope_trend_noise *noise) {
     struct memscope_trend_noise before = *noise;
     bool looked = false;
@@ -295,7 +295,7 @@ static void share(const struct judgement *judgement, const double *direction, st
     }
 }
 
-/* Seconds to the limit at the present growth; INFINITY: there is no limit, or RSS does not come closer to it. */
+/* Seconds to the limit at the present growth, INFINITY if there is no limit, or RSS is not coming closer to it. */
 static double to_limit_seconds(const struct judgement *judgement, const struct memscope_verdict *verdict) {
     double left = fmax(judgement->trend->limit_bytes - judgement->trend->working_set_bytes, 0);
 
@@ -324,7 +324,7 @@ static void report_slope(const struct judgement *judgement, struct memscope_verd
     verdict->detectable_bytes_per_hour = MEMSCOPE_DETECTION_ERRORS * judgement->growth.error_since_start * MEBIBYTE;
 }
 
-/* If one or two judgements find no growth, the leak still counts as being in the layer where it was found. */
+/* If one or two judgements find no growth, the leak stays in the layer where it was found. */
 static void report_leak(const struct judgement *judgement, struct memscope_verdict_memory *memory,
                         struct memscope_verdict *verdict) {
     verdict->kind = MEMSCOPE_VERDICT_LEAK;
@@ -353,7 +353,7 @@ static double awaited_seconds(const struct judgement *judgement, const struct me
     return fmax(fmin(PERSISTENCE_SECONDS, to_limit_seconds(judgement, verdict)) - held, 0);
 }
 
-/* Too early to tell: how long until a slope since `onset` can be told from none. */
+/* Reports the time until a slope since `onset` can be detected. */
 static void report_too_early(const struct judgement *judgement, double slope, double onset,
                              struct memscope_verdict *verdict) {
     double interval = interval_of(judgement);
@@ -363,7 +363,7 @@ static void report_too_early(const struct judgement *judgement, double slope, do
     verdict->needs_seconds = fmax(hours - hours_of(judgement), interval) * 3600;
 }
 
-/* The least slope that must be distinguishable from none before memory is called steady. */
+/* The minimum slope that must be detectable before memory is called steady. */
 static double steady_slope(const struct judgement *judgement) {
     return STEADY_SHARE * judgement->level / (STEADY_POINTS * interval_of(judgement));
 }
@@ -377,7 +377,7 @@ static const struct memscope_growth_step *largest_step(const struct memscope_gro
     return largest;
 }
 
-/* The largest step up, if it matters. Returns whether there is one. */
+/* Reports the largest step up, if it matters. Returns false if there is none. */
 static bool report_step(const struct judgement *judgement, struct memscope_verdict *verdict) {
     const struct memscope_growth_step *step = largest_step(&judgement->growth);
 
@@ -406,7 +406,7 @@ static size_t without_steps(const struct judgement *judgement, double *hours, do
     return count;
 }
 
-/* Whether RSS grew along a curve that levels off, and where. */
+/* Returns true if RSS grew along a curve that levels off, and reports the curve's end. */
 static bool report_filling(const struct judgement *judgement, struct memscope_verdict *verdict) {
     double hours[MEMSCOPE_PAIRED_POINTS], values[MEMSCOPE_PAIRED_POINTS], one = 1, span, more, room;
     size_t count = without_steps(judgement, hours, values), scales = sizeof curve_hours / sizeof *curve_hours;
@@ -435,7 +435,7 @@ static bool report_filling(const struct judgement *judgement, struct memscope_ve
     return true;
 }
 
-/* Whether private memory grew, or grows, while RSS does not: pages that were shared after the fork are copied. */
+/* Returns true if private memory grew, or is growing, while RSS is not: pages shared after the fork are copied. */
 static bool report_unshared(const struct judgement *judgement, struct memscope_verdict *verdict) {
     double lost;
 
@@ -451,7 +451,7 @@ static bool report_unshared(const struct judgement *judgement, struct memscope_v
     return true;
 }
 
-/* Whether this is more than half of what RSS grew by. */
+/* Returns true if this is more than half of RSS's growth. */
 static bool is_most_of_growth(const struct judgement *judgement, double mebibytes) {
     const double *values = judgement->floors.values[MEMSCOPE_SERIES_RSS];
     size_t count = judgement->floors.count;

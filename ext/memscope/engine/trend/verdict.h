@@ -1,12 +1,12 @@
 /*
- * The verdict on memory over time: whether it grows, since when, in which layer, how fast, how sure that is, and how
- * long until it can be told.
+ * The verdict on memory over time: if it is growing, since when, in which layer, how fast, with which confidence, and
+ * how long until growth can be detected.
  *
- * One regression explains a series by all that moves memory in a healthy process (warm-up and a day's and a week's
- * load, each with a size that is expected beforehand, and steps), and by unbounded growth, which may have begun at any
- * time. Growth is a leak only if nothing else explains it; while something else may, it is "too early" to tell.
+ * One regression explains a series by the causes that move memory in a healthy process (warm-up and a day's and a
+ * week's load, each with a size that is expected beforehand, and steps), and by unbounded growth, which may have begun
+ * at any time. Growth is a leak only if nothing else explains it. While something else may, it is "too early" to tell.
  *
- * A pure function of its arguments: no clock, no Ruby, no malloc; up to 80 KiB of stack. No GVL needed.
+ * A pure function of its arguments: no clock, no Ruby, no malloc, and up to 80 KiB of stack. Needs no GVL.
  */
 #ifndef MEMSCOPE_VERDICT_H
 #define MEMSCOPE_VERDICT_H
@@ -23,7 +23,7 @@ enum memscope_layer {
     MEMSCOPE_LAYER_STACKS,
     MEMSCOPE_LAYER_CODE,
     MEMSCOPE_LAYER_UNSHARED,     /* private memory that was shared after the fork: no part of RSS's growth */
-    MEMSCOPE_LAYER_UNATTRIBUTED, /* also what is in RSS and in no other layer */
+    MEMSCOPE_LAYER_UNATTRIBUTED, /* also memory in RSS and in no other layer */
     MEMSCOPE_LAYER_SHARED,       /* mapped files and objects of shared memory */
     MEMSCOPE_LAYERS,
     MEMSCOPE_LAYER_NONE = MEMSCOPE_LAYERS,
@@ -33,24 +33,24 @@ enum memscope_verdict_kind {
     MEMSCOPE_VERDICT_TOO_EARLY,
     MEMSCOPE_VERDICT_STEADY,
     MEMSCOPE_VERDICT_FILLING, /* grew while it warmed up or filled a cache, and levels off */
-    MEMSCOPE_VERDICT_STEP,    /* grew at once, and stayed */
+    MEMSCOPE_VERDICT_STEP,    /* grew in one step, and stayed */
     MEMSCOPE_VERDICT_LEAK,
 };
 
 /*
- * Floors: the memory left after each major GC, or the least in each interval, all intervals being of about the same
+ * Floors: the memory left after each major GC, or the minimum of each interval, where intervals have about the same
  * length. The newest 32 values stay as they are. Older values are averaged into points, each of more values the older
- * it is; there are at most MEMSCOPE_TREND_POINTS points. What came before the last restart, or before the last 2,500
- * values, does not count.
+ * it is, up to MEMSCOPE_TREND_POINTS points. Values from before the last restart, or before the last 2,500 values, are
+ * ignored.
  */
 struct memscope_trend {
     size_t count;
     const double *seconds;                 /* strictly growing, of a clock that is never set */
     const double *rss;                     /* bytes */
-    const double *layers[MEMSCOPE_LAYERS]; /* bytes; NULL: unknown */
-    double limit_bytes;                    /* 0: there is none */
-    double working_set_bytes;              /* what counts towards the limit now */
-    double horizon_seconds;                /* how far ahead RSS is predicted; 0: a day */
+    const double *layers[MEMSCOPE_LAYERS]; /* bytes, NULL if unknown */
+    double limit_bytes;                    /* bytes, 0 if there is none */
+    double working_set_bytes;              /* bytes charged to the limit now */
+    double horizon_seconds;                /* how far ahead RSS is predicted, 0 for a day */
 };
 
 /* In mebibytes. */
@@ -59,7 +59,7 @@ struct memscope_trend_noise {
     double wandering, hours; /* the standard deviation of the autocorrelated part, and its time constant */
 };
 
-/* What one judgement leaves to the next, in the same process; zeroed before the first. */
+/* The memory between judgements, in the same process. Zeroed before the first. */
 struct memscope_verdict_memory {
     unsigned positives, negatives; /* judgements in a row that found growth, and that found none */
     bool suspected, leaking;
@@ -71,10 +71,10 @@ struct memscope_verdict_memory {
 /* NAN: unknown, or not part of this kind of verdict. Never NAN: shares, confidence and p_value. */
 struct memscope_verdict {
     enum memscope_verdict_kind kind;
-    bool grows; /* whether this judgement by itself finds unbounded growth, in RSS or in a layer */
+    bool grows; /* this judgement by itself finds unbounded growth, in RSS or in a layer */
     /*
-     * Of the growth that the verdict is about: the layer that grows most, and the share of each layer that grows.
-     * Shares sum to 1; all are 0 if nothing grows.
+     * Of the growth that the verdict is about: the layer that grows most, and each growing layer's share. Shares sum to
+     * 1, or are all 0 if nothing is growing.
      */
     enum memscope_layer layer;
     double shares[MEMSCOPE_LAYERS];
@@ -84,17 +84,16 @@ struct memscope_verdict {
      */
     double bytes_per_hour, bytes_per_hour_low, bytes_per_hour_high;
     double since_seconds;                                  /* when that growth began */
-    double eta_seconds, eta_seconds_low, eta_seconds_high; /* of a leak, to the limit; INFINITY: perhaps never */
+    double eta_seconds, eta_seconds_low, eta_seconds_high; /* of a leak, to the limit, INFINITY for perhaps never */
     /*
-     * If too early: the time until the present slope, or a slope that matters, can be told from none, and has held
-     * for long enough; INFINITY: over a month.
+     * If too early: the time until the present slope, or a slope that matters, can be detected, and has persisted for
+     * long enough. INFINITY for over a month.
      */
     double needs_seconds;
-    double detectable_bytes_per_hour; /* the smallest growth since the start that can be told from none now; NAN:
-                                         unknown */
+    double detectable_bytes_per_hour; /* minimum detectable growth since the start, NAN if unknown */
     double ends_near_bytes;           /* if filling: RSS at the horizon */
     double step_seconds, step_bytes;  /* the largest step up, if it matters: its time, its height */
-    double confidence;                /* that the kind is right, 0 to 1; 0 if too early */
+    double confidence;                /* that the kind is right, 0 to 1, and 0 if too early */
     double p_value;                   /* of so much growth since that time without a trend (Mann-Kendall) */
 };
 
@@ -104,10 +103,10 @@ struct memscope_verdict {
 
 /*
  * Judges the series. Growth is called a leak when two judgements in a row find it unbounded, and the first judgement
- * that found it was MEMSCOPE_PERSISTENCE_HOURS ago, or as long ago as the growth would now take to reach the limit;
- * judgements in between may have missed it, for at most twice MEMSCOPE_PERSISTENCE_HOURS. Until then the kind is
- * too early whenever growth is found, and needs_seconds is what is left of that time. Three judgements in a row that
- * find no growth clear the leak.
+ * that found it was MEMSCOPE_PERSISTENCE_HOURS ago, or as long ago as the growth would now take to reach the limit.
+ * Judgements in between may have missed it, for at most twice MEMSCOPE_PERSISTENCE_HOURS. Until then the kind is too
+ * early whenever growth is found, and needs_seconds is the rest of that time. Three judgements in a row that find no
+ * growth clear the leak.
  *
  * Growth is not unbounded if its rate in the last quarter of its time is less than half its mean rate, or if its rate
  * in the second half is less than half that in the first. Nor is it unbounded if it is at most twice the largest
