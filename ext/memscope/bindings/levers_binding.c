@@ -82,7 +82,7 @@ static enum memscope_lever lever_of(VALUE name) {
     return (enum memscope_lever)lever;
 }
 
-/* Why nothing was done, or nil. */
+/* The reason why nothing was done, or nil. */
 static VALUE failure(const struct lever_run *run) {
     if (run->status == MEMSCOPE_OK)
         return Qnil;
@@ -91,10 +91,7 @@ static VALUE failure(const struct lever_run *run) {
     return memscope_status_reason(run->status);
 }
 
-/*
- * Native.run_lever(lever) -> [nanoseconds, why nothing was done or nil]. The tcache lever flushes the calling thread's
- * cache.
- */
+/* Native.run_lever(lever) -> [nanoseconds, reason or nil]. The tcache lever flushes the calling thread's cache. */
 static VALUE native_run_lever(VALUE self, VALUE name) {
     struct lever_run run = {.lever = lever_of(name)};
 

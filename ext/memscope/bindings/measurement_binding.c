@@ -62,7 +62,7 @@ static struct moment read_moment(const struct measurement *measurement) {
 
 /*
  * Overwrites the machine stack below this frame. Ruby marks every word that looks like an address there, so words of
- * earlier calls would keep garbage alive in the next collection. That garbage would count as retained or, if it is
+ * earlier calls would keep garbage alive in the next collection. That garbage would appear as retained or, if it is
  * older than the block, as freed by the block.
  */
 static __attribute__((noinline)) VALUE clear_stack(void) {

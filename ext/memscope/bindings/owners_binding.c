@@ -12,7 +12,7 @@
 #include "ruby/sample/object_owners.h"
 #include "sampling/block_owners.h"
 
-/* Native.start_owners -> nil, or why nothing is recorded. */
+/* Native.start_owners -> nil, or the reason why nothing is recorded. */
 static VALUE native_start_owners(VALUE self) {
     enum memscope_status status = memscope_object_owners_start();
 

@@ -238,7 +238,7 @@ static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE bu
     return rb_ensure(read_heap, (VALUE)&scan, close_heap, (VALUE)&scan);
 }
 
-/* Native.gc_pause_ms -> Float, for how long GC.start is predicted to stop Ruby. */
+/* Native.gc_pause_ms -> Float, the predicted pause of GC.start. */
 static VALUE native_gc_pause_ms(VALUE self) {
     return DBL2NUM((double)memscope_gc_predicted_ns() / 1e6);
 }

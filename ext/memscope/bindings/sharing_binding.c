@@ -1,6 +1,6 @@
 /*
- * Native.inherited and Native.unshared: which pages a process shares after a fork, and how much of them it no longer
- * shares. Both read without the GVL.
+ * Native.inherited and Native.unshared: the pages that a process shares after a fork, and the bytes of them that it no
+ * longer shares. Both read without the GVL.
  */
 #include "bindings/reasons.h"
 #include "bindings/without_children.h"

@@ -1,4 +1,4 @@
-/* How long a full garbage collection will stop Ruby. */
+/* The predicted pause of a full garbage collection. */
 #ifndef MEMSCOPE_GC_PAUSE_H
 #define MEMSCOPE_GC_PAUSE_H
 

@@ -349,8 +349,8 @@ static enum memscope_status answer_holders(struct work *work, struct holders *ho
 /* ---- the answer ------------------------------------------------------------------------------------------------ */
 
 /*
- * Paths lead only if there is no other path through the caller's stack, which also refers to the question's object,
- * through threads and fibers, and through Ruby's code, with its caches of methods and constants.
+ * Searches last through the caller's stack, which also refers to the question's object, through threads and fibers, and
+ * through Ruby's code, with its caches of methods and constants.
  */
 static enum memscope_status find_shortest_paths(struct work *work) {
     static const char *const last[] = {"Thread", "Fiber", "imemo_callcache", "imemo_constcache", "imemo_iseq"};

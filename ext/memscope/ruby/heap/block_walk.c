@@ -22,7 +22,7 @@ struct pass {
     uint64_t of_object;      /* bytes of the current object's blocks */
     uint64_t unproven_bytes; /* of garbage with such blocks, beyond its other blocks */
     uint64_t waiting_pages;  /* emptied pages that wait for finalizers */
-    uint64_t descriptions;   /* how many descriptions of returned pages were counted as garbage */
+    uint64_t descriptions;   /* number of descriptions of returned pages, counted as garbage */
 };
 
 /* ---- an object's blocks ---------------------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ static void add_garbage_slots(struct pass *pass, const struct memscope_heap_page
 
 /*
  * Adds a page's description (struct heap_page), a malloc block that is freed with the page. The description lies among
- * the blocks of objects that were made after the page, and would keep one of malloc's pages if it did not count as
+ * the blocks of objects that were made after the page, and would keep one of malloc's pages if it were not treated as
  * garbage.
  */
 static void add_description(struct pass *pass, const struct memscope_heap_page *page, struct memscope_page_fate fate) {
@@ -212,9 +212,7 @@ static bool waits_for_finalizer(VALUE object) {
     }
 }
 
-/*
- * A page that waits for finalizers counts for the sweep's limits, but is not surely returned: zombies outlast a sweep.
- */
+/* A page that waits for finalizers is part of the sweep's limits, but may not be returned: zombies outlast a sweep. */
 static void keep_waiting_page(struct pass *pass, struct memscope_page_fate *fate) {
     pass->waiting_pages += fate->maybe;
     fate->surely = false;

@@ -39,7 +39,7 @@ struct cells {
 #define RECENT_BITS 8
 
 struct recent {
-    uint64_t key; /* 0: nothing */
+    uint64_t key; /* 0 if none */
     struct cell *cell;
 };
 

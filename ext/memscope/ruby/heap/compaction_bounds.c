@@ -46,8 +46,8 @@ static void add_size(struct memscope_slot_size *total, const struct memscope_slo
 /* ---- bounds --------------------------------------------------------------------------------------------------- */
 
 /*
- * How many of a size's resizing objects must stay, since objects can change slot size only while the target sizes have
- * free slots. On which pages they stay is not known.
+ * The number of a size's resizing objects that must stay, since objects can change slot size only while the target
+ * sizes have free slots. On which pages they stay is not known.
  */
 static size_t staying(const struct memscope_slot_sizes *sizes, const struct memscope_slot_size *size) {
     size_t room = 0, unplaced = 0;

@@ -1,6 +1,6 @@
 /*
- * The pages of Ruby's heap by slot size, and bounds on how many of them would still hold objects after compaction.
- * Arithmetic on a listing and its pins: no VALUE, any context.
+ * The pages of Ruby's heap by slot size, and bounds on the number of them with objects after compaction. Arithmetic on
+ * a listing and its pins: no VALUE, any context.
  */
 #ifndef MEMSCOPE_COMPACTION_BOUNDS_H
 #define MEMSCOPE_COMPACTION_BOUNDS_H

@@ -35,8 +35,9 @@ bool memscope_mark_bits_proven(void);
 
 /*
  * The age of an object by the bitmaps. Call it once they are proven, at the end of a mark phase, inside a GC. Allocates
- * nothing. Once an answer has turned out to be wrong, the function asks Ruby instead, and memscope_mark_bits_proven is
- * false: then every answer since the proof may have been wrong. An object is old if no minor GC frees it.
+ * nothing. Once an answer has turned out to be wrong, the function reads Ruby's flags instead, and
+ * memscope_mark_bits_proven is false: every answer since the proof may have been wrong. An object is old if no minor GC
+ * frees it.
  */
 enum memscope_object_age memscope_mark_bits_age(uintptr_t object);
 

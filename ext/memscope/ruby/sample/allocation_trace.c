@@ -154,7 +154,7 @@ static uint64_t moved(uint64_t address) {
     return address == 0 ? 0 : rb_gc_location((VALUE)address);
 }
 
-/* Objects that an unseen GC may have freed are not looked at. */
+/* Does not read objects that an unseen GC may have freed. */
 static void compact(void *unused) {
     if (!runs())
         return;

@@ -21,7 +21,7 @@ static struct frames {
     bool old[NUMBERS]; /* as of the last sweep */
     atomic_uint listed_count, last;
     atomic_uint settled; /* frames up to this one are text */
-    uint32_t forgotten;  /* how many listed frames have no known address any more */
+    uint32_t forgotten;  /* number of listed frames with a forgotten address */
     uint32_t changed;    /* frames that have become text since the last sweep of a major GC */
     struct memscope_counted_texts table;
 } * all;

@@ -60,8 +60,8 @@ static const bool thread_ended = false;
  * - the GVL: a thread without it still owns its control frame stack, but compaction concurrently moves the objects that
  *   the frames point to (gc.c 3.1.2, gc_compact_start, line 5836). See the readers below.
  * - during GC: in a step of sweeping or compaction a frame may point to an object that has moved, until the reference
- *   is updated (gc_sweep_continue, line 5737; gc_update_references comes last), and during marking it can be too late
- *   to pin a further frame.
+ *   is updated (gc_sweep_continue, line 5737, before gc_update_references), and in the mark phase it can be too late to
+ *   pin a further frame.
  */
 static enum memscope_stack_state state_of_thread(void) {
     if (atomic_load_explicit(&ruby_ended, memory_order_relaxed) && PROTECTS(ruby_ended))
@@ -122,13 +122,13 @@ static void wait_for_readers(void) {
 /*
  * At the end of a mark phase, a hook finds the live frames. A GC without the hook pins all frames whose addresses are
  * known. Before 3.3, the hook slows all allocations down, so it is removed after it has seen a major GC, and added
- * again when many frames have become text, or after SELDOM further major GCs. Where no hook may be added at all, or
- * while other Ractors are alive, the addresses of the frames that are text are forgotten after every SELDOM major GCs.
- * A forgotten frame gets a new number when it is sampled again, and there are too few numbers to forget frames more
- * often.
+ * again when many frames have become text, or after MAJORS_PER_SWEEP further major GCs. Where no hook may be added at
+ * all, or while other Ractors are alive, the addresses of the frames that are text are forgotten after every
+ * MAJORS_PER_SWEEP major GCs. A forgotten frame gets a new number when it is sampled again, and there are too few
+ * numbers to forget frames more often.
  */
 #define HOOK_COMES_AND_GOES MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION
-#define SELDOM 16
+#define MAJORS_PER_SWEEP 16
 
 static bool watching, may_hook, hooked, missed;
 static bool expired;           /* the hook has seen a major GC */
@@ -278,11 +278,11 @@ static bool can_hook(void) {
 
 static bool wants_hook(void) {
     return watching && can_hook() && !hooked &&
-           (!HOOK_COMES_AND_GOES || memscope_sampled_frames_changed() || pinned_majors >= SELDOM);
+           (!HOOK_COMES_AND_GOES || memscope_sampled_frames_changed() || pinned_majors >= MAJORS_PER_SWEEP);
 }
 
 static bool pins_for_long(void) {
-    return watching && !hooked && !can_hook() && pinned_majors >= SELDOM;
+    return watching && !hooked && !can_hook() && pinned_majors >= MAJORS_PER_SWEEP;
 }
 
 static void unpin(void) {
@@ -318,7 +318,7 @@ static void miss(void) {
     missed = true;
 }
 
-/* Runs again at the end of incremental marking: a job may have added the hook between the two runs. */
+/* Runs again at the end of an incremental mark phase: a job may have added the hook between the two runs. */
 static void begin_marking(void) {
     size_t count = rb_gc_count();
 
