@@ -17,10 +17,10 @@ static void mark_unread(struct memscope_cgroup *cgroup, enum memscope_status sta
     cgroup->pressure_status = status;
 }
 
-/* One file of one directory, as far as it fits; consecutive rows of the tables that name the same file share it. */
+/* One file of one directory, as far as it fits. Consecutive rows of the tables that name the same file share it. */
 struct loaded_file {
     const char *directory;
-    const char *name; /* NULL: nothing yet */
+    const char *name; /* NULL before the first file */
     enum memscope_status status;
     char text[MEMSCOPE_CGROUP_TEXT];
 };
@@ -94,7 +94,7 @@ static void read_pressure(struct memscope_cgroup *cgroup, struct loaded_file *fi
 }
 
 /*
- * Lowers `limit` to an ancestor's. If the ancestor's file cannot be read, the limit becomes unknown; if it does not
+ * Lowers `limit` to an ancestor's. If the ancestor's file cannot be read, the limit becomes unknown. If it does not
  * exist, as in the root group, the limit stays.
  */
 static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_cgroup_figure *ancestor) {
@@ -108,7 +108,7 @@ static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_
         *limit = *ancestor;
 }
 
-/* Usage minus inactive file pages; if one of the two figures is unknown, a copy of it, which carries the reason. */
+/* Usage minus inactive file pages, or a copy of an unknown one of the two, which carries the reason. */
 static struct memscope_cgroup_figure working_set_of(const struct memscope_cgroup_figure *current,
                                                     const struct memscope_cgroup_figure *inactive) {
     struct memscope_cgroup_figure used = *current;
@@ -162,8 +162,8 @@ static void apply_limit(struct memscope_cgroup *cgroup, struct loaded_file *file
 }
 
 /*
- * Walks up from the group itself. If v1's hierarchical_memory_limit exists, it is the limit. An ancestor may still have
- * a smaller limit: then memory.use_hierarchy is 0 (kernels before 5.11), and the ancestor's limit does not apply.
+ * Walks up from the group itself. If v1's hierarchical_memory_limit exists, it is the limit. If an ancestor still has a
+ * smaller limit, memory.use_hierarchy is 0 (kernels before 5.11), and that limit does not apply.
  */
 static void read_limits(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *top) {
     bool is_v2 = cgroup->version == MEMSCOPE_CGROUP_V2;

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-/* Longest path handled, with its NUL; a longer one is MEMSCOPE_TRUNCATED. */
+/* Maximum path length, with its NUL. A longer path is MEMSCOPE_TRUNCATED. */
 #define MEMSCOPE_CGROUP_PATH 1024
 
 enum memscope_cgroup_version {
@@ -39,7 +39,7 @@ struct memscope_cgroup_figure {
     enum memscope_status status; /* UNSUPPORTED: this cgroup version has no such figure */
     bool unlimited;              /* the limit is "max", or v1's greatest number, so `value` is meaningless */
     uint64_t value;
-    const char *file; /* the file it comes from, without its directory; NULL when UNSUPPORTED */
+    const char *file; /* its file, without the directory, NULL when UNSUPPORTED */
 };
 
 static inline bool memscope_cgroup_is_known(const struct memscope_cgroup_figure *figure) {
@@ -58,29 +58,29 @@ struct memscope_cgroup_pressure {
 /* The CPU time that a group may use, in CPUs. */
 struct memscope_cgroup_cpus {
     enum memscope_status status;
-    bool unlimited;   /* `count` then means nothing */
+    bool unlimited;   /* `count` is then meaningless */
     double count;     /* quota divided by period */
-    const char *file; /* the file it comes from, without its directory; NULL without a group */
+    const char *file; /* its file, without the directory, NULL without a group */
 };
 
 struct memscope_cgroup {
     enum memscope_cgroup_version version;
-    char path[MEMSCOPE_CGROUP_PATH];            /* as in /proc/PID/cgroup; "" if there is none */
-    char directory[MEMSCOPE_CGROUP_PATH];       /* where the files were read; "" if none was found */
-    char limit_directory[MEMSCOPE_CGROUP_PATH]; /* of the nearest group that sets limit_bytes; "" if none is visible */
+    char path[MEMSCOPE_CGROUP_PATH];            /* as in /proc/PID/cgroup, "" if there is none */
+    char directory[MEMSCOPE_CGROUP_PATH];       /* where the files were read, "" if none was found */
+    char limit_directory[MEMSCOPE_CGROUP_PATH]; /* of the nearest group that sets limit_bytes, or "" */
     struct memscope_cgroup_figure figures[MEMSCOPE_CGROUP_FIGURE_COUNT];
     struct memscope_cgroup_figure events[MEMSCOPE_CGROUP_EVENT_COUNT];
     /*
-     * working_set: usage minus inactive file pages, which the kernel drops first; orchestrators compare it with the
+     * working_set: usage minus inactive file pages, which the kernel drops first. Orchestrators compare it with the
      * limit before they evict. headroom: limit minus working set, in two's complement, so negative above the limit.
-     * hierarchy_headroom: the least headroom among this group and its ancestors, whose limits siblings share. A value
+     * hierarchy_headroom: the minimum headroom of this group and its ancestors, whose limits siblings share. A value
      * that cannot be computed is a copy of the unknown figure that it depends on.
      */
     struct memscope_cgroup_figure working_set, headroom, hierarchy_headroom;
     enum memscope_status pressure_status;
     struct memscope_cgroup_pressure pressure;
     struct memscope_cgroup_figure host_memory; /* MemTotal of the machine: bounds an unlimited group */
-    struct memscope_cgroup_cpus cpus;          /* the smallest quota up to the root; v1 has a separate group for CPUs */
+    struct memscope_cgroup_cpus cpus;          /* minimum quota up to the root, from v1's separate CPU group */
 };
 
 /*

@@ -35,9 +35,9 @@ static bool has_file(const char *directory, const char *name) {
 }
 
 /*
- * Whether the directory is a group of the controller. For CPUs, any existing directory will do: a v2 group without the
- * controller, like every root group, simply has no quota. A v2 group without the memory controller is accounted to its
- * nearest ancestor with the controller; the root group has no memory.current, but has memory.stat.
+ * Returns true if the directory is a group of the controller. For CPUs, any existing directory will do: a v2 group
+ * without the controller, like every root group, simply has no quota. A v2 group without the memory controller is
+ * accounted to its nearest ancestor with the controller. The root group has no memory.current, but has memory.stat.
  */
 static bool settle(struct memscope_cgroup_search *search) {
     if (strcmp(search->controller, "memory") != 0)
@@ -52,8 +52,8 @@ static bool settle(struct memscope_cgroup_search *search) {
 
 /*
  * Sets top and directory from the mount point and the root of the mount, which is a group. Inside a cgroup namespace, a
- * mount made outside has a root like "/../..": it shows groups whose names this process cannot know, so the process's
- * own group cannot be found by name.
+ * mount made outside has a root like "/../..": it shows groups whose names are hidden from this process, so the
+ * process's own group cannot be found by name.
  */
 static void try_mount(struct memscope_cgroup_search *search, const char *point, const char *root) {
     static const char usual_root[] = "/sys/fs/cgroup";
@@ -78,7 +78,7 @@ static void try_mount(struct memscope_cgroup_search *search, const char *point, 
 /* If there is no list of mounts (proc_root is a copy without it, or /proc hides it), tries the usual mount point. */
 static void search_mounts(struct memscope_cgroup_search *search) {
     char path[MEMSCOPE_CGROUP_PATH + 64];
-    char window[2 * MEMSCOPE_CGROUP_PATH + 512]; /* longer lines are of no cgroup that can be handled */
+    char window[2 * MEMSCOPE_CGROUP_PATH + 512]; /* longer lines are skipped, as their paths are too long */
     struct memscope_text_lines lines = {.window = window, .capacity = sizeof window};
     struct memscope_cgroup_mount mount;
     const char *line;

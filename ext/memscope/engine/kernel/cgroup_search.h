@@ -10,14 +10,14 @@
 
 struct memscope_cgroup_search {
     /*
-     * What is searched: the first three have the same meaning as in memscope_cgroup_read; controller is "memory" or
+     * The search. The first three have the same meaning as in memscope_cgroup_read, and controller is "memory" or
      * "cpu".
      */
     const char *proc_root, *process, *cgroup_root;
     const char *controller;
 
-    /* What was found. */
-    const char *path; /* the process's group in the hierarchy; NULL if it has none */
+    /* The result. */
+    const char *path; /* the process's group in the hierarchy, NULL if it has none */
     bool is_v2;
     bool is_mounted; /* some mount shows the process's group */
     enum memscope_status status;

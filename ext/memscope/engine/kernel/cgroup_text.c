@@ -43,7 +43,7 @@ static bool lists(const char *controllers, const char *end, const char *controll
     return false;
 }
 
-/* A line is "hierarchy:controllers:path"; v2's line is "0::path". */
+/* A line is "hierarchy:controllers:path", or "0::path" in v2. */
 enum memscope_status memscope_cgroup_parse_membership(const char *text, const char *controller,
                                                       struct memscope_cgroup_membership *membership) {
     const char *line;

@@ -1,6 +1,4 @@
-/*
- * What the kernel writes about cgroups, parsed from NUL-terminated text. No allocation, no system call.
- */
+/* Parsers for the kernel's files on cgroups, as NUL-terminated text. No allocation, no system call. */
 #ifndef MEMSCOPE_CGROUP_TEXT_H
 #define MEMSCOPE_CGROUP_TEXT_H
 
@@ -34,8 +32,8 @@ bool memscope_cgroup_parse_mount(const char *line, const char *controller, struc
 void memscope_cgroup_parse_figure(const char *text, const char *key, struct memscope_cgroup_figure *figure);
 
 /*
- * Parses "quota period" as in cpu.max, both in µs; "max" and v1's "-1" are no quota. Sets `status`, `unlimited` and
- * `count`.
+ * Parses "quota period" as in cpu.max, both in µs. With "max" and v1's "-1" there is no quota. Sets `status`,
+ * `unlimited` and `count`.
  */
 void memscope_cgroup_parse_quota(const char *text, struct memscope_cgroup_cpus *cpus);
 

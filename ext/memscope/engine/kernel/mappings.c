@@ -42,7 +42,7 @@ static bool parse_header(const char *line, struct memscope_mapping *mapping) {
     return true;
 }
 
-/* "Rss:     132 kB" and "VmFlags: rd wr mr mw me ac nr sd"; all other smaps fields are skipped. */
+/* "Rss: 132 kB" and "VmFlags: rd wr mr mw me ac nr sd". All other smaps fields are skipped. */
 static bool parse_field(const char *line, struct memscope_mapping *mapping) {
     if (strncmp(line, "Rss:", 4) == 0) {
         const char *cursor = line + 4;

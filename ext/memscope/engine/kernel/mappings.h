@@ -12,12 +12,12 @@
 struct memscope_mapping {
     uintptr_t start;
     uintptr_t end;
-    const char *name; /* path, "[heap]", "[anon:…]" or ""; stored in memscope_mappings_memory.names */
+    const char *name; /* path, "[heap]", "[anon:…]" or "", in memscope_mappings_memory.names */
     uint64_t inode;
     uint64_t resident_bytes; /* smaps only, else 0 */
     bool readable, writable, executable, shared;
     bool noreserve;   /* smaps only: mapped with MAP_NORESERVE (and not MAP_DROPPABLE, which implies it) */
-    bool of_jemalloc; /* set by ledger_jemalloc.c; false in a new list */
+    bool of_jemalloc; /* set by ledger_jemalloc.c, false in a new list */
 };
 
 struct memscope_mappings {
@@ -41,7 +41,7 @@ struct memscope_mappings_memory {
 enum memscope_status memscope_mappings_read_file(const char *path, const struct memscope_mappings_memory *memory,
                                                  struct memscope_mappings *mappings);
 
-/* Reads /proc/self/maps: a few µs per 50 mappings; no page tables are walked. No GVL, no allocation. */
+/* Reads /proc/self/maps: a few µs per 50 mappings, without a page table walk. No GVL, no allocation. */
 enum memscope_status memscope_mappings_read(const struct memscope_mappings_memory *memory,
                                             struct memscope_mappings *mappings);
 
@@ -55,18 +55,18 @@ enum memscope_status memscope_mappings_read_smaps(const struct memscope_mappings
 const struct memscope_mapping *memscope_mappings_find(const struct memscope_mappings *mappings, uintptr_t address);
 
 /*
- * Whether the mapping is private, has no file, and is not one that the kernel names ("[heap]", "[stack]", "[vdso]");
- * "[anon:…]" is a name that a program gave it.
+ * Returns true if the mapping is private, has no file, and no name from the kernel ("[heap]", "[stack]", "[vdso]").
+ * "[anon:…]" is a name from a program.
  */
 bool memscope_mapping_is_anonymous(const struct memscope_mapping *mapping);
 
 /*
- * Whether it is memory of hugetlbfs without a file of its own (MAP_HUGETLB, glibc.malloc.hugetlb=2): the kernel counts
- * such pages in HugetlbPages, and in no RSS.
+ * Returns true for memory of hugetlbfs without a file of its own (MAP_HUGETLB, glibc.malloc.hugetlb=2). The kernel
+ * counts such pages in HugetlbPages, not in RSS.
  */
 bool memscope_mapping_is_hugetlb(const struct memscope_mapping *mapping);
 
-/* Anonymous, private, readable, writable and not executable: what an allocator gets from mmap. */
+/* Anonymous, private, readable, writable and not executable, as an allocator's memory from mmap. */
 bool memscope_mapping_is_data(const struct memscope_mapping *mapping);
 
 #endif

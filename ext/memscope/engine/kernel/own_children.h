@@ -1,7 +1,7 @@
 /*
- * memscope's own forked children (fork/forked_child.h), and the readings that they would spoil. While such a child
- * lives, it maps every page of this process, so that the kernel calls none of them private. What is private or shared
- * is therefore read while there is no child, or is unknown.
+ * memscope's own forked children (fork/forked_child.h), and the readings that they would make wrong. While such a child
+ * lives, it maps every page of this process, so no page is private. Private and shared pages are therefore read while
+ * there is no child, or are unknown.
  *
  * All functions: any thread, no GVL needed, no allocation, async-signal-safe. A child that the host forks starts anew.
  */
@@ -17,12 +17,12 @@
 void memscope_own_child_started(void);
 void memscope_own_child_ended(void);
 
-/* Waits for the end of all children, but no longer than half a second. Returns whether none is left. */
+/* Waits for the end of all children, but no longer than half a second. Returns true if none is left. */
 bool memscope_own_children_await(void);
 
 /*
- * Around a reading of what is private or shared. The end returns MEMSCOPE_SHARED if a child has lived in between: then
- * what was read is wrong.
+ * Call these before and after a reading of private or shared pages. The end returns MEMSCOPE_SHARED if a child has
+ * lived in between, and the reading is wrong.
  */
 uint64_t memscope_sharing_reading_begin(void);
 enum memscope_status memscope_sharing_reading_end(uint64_t begun);

@@ -1,4 +1,4 @@
-/* The highest RSS of this process (VmHWM). No allocation, no GVL needed; microseconds. */
+/* The highest RSS of this process (VmHWM), in microseconds. No allocation. Needs no GVL. */
 #ifndef MEMSCOPE_PEAK_H
 #define MEMSCOPE_PEAK_H
 

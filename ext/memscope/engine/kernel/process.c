@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The first holds /proc/PID/status with hundreds of groups and 4,096 CPUs; the second, with all groups there can be. */
+/* The first fits /proc/PID/status with hundreds of groups and 4,096 CPUs, the second with any number of groups. */
 #define TEXT_CAPACITY 8192
 #define LARGE_TEXT_CAPACITY ((size_t)1 << 20)
 #define STATM_CAPACITY 256
@@ -125,7 +125,7 @@ static bool identify(int descriptor, uint64_t *device, uint64_t *inode) {
     return true;
 }
 
-/* Whether the number still names the file that was opened under it. */
+/* Returns true if the number still refers to the file that was opened under it. */
 static bool still_kept(int descriptor) {
     uint64_t device, inode;
 

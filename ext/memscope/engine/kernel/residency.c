@@ -14,7 +14,7 @@
 #include "base/descriptors.h"
 #include "kernel/process.h"
 
-/* linux/fs.h of Linux 6.7; declared here because the headers of the build machine may be older than its kernel. */
+/* linux/fs.h of Linux 6.7, declared here because the headers of the build machine may be older than its kernel. */
 struct scan_region {
     uint64_t start, end, categories;
 };
@@ -43,13 +43,13 @@ struct scan_request {
  * If a mapping larger than this has resident pages, only smaps is used: pagemap has 128 MB of entries for 64 GB, and
  * sanitizers map terabytes.
  */
-#define LARGEST_MAPPING ((uintptr_t)64 << 30)
-/* How far pagemap may exceed RSS merely because the process goes on running during a reading. */
+#define MAX_MAPPING ((uintptr_t)64 << 30)
+/* Maximum excess of pagemap over RSS from the process running during a reading. */
 #define DRIFT_BYTES ((uint64_t)256 << 10)
 
 /*
- * How many ranges to expect, judging from earlier readings of this process, so that the next reading can make room
- * before it scans. Only a hint: if it is too low, that costs a second scan.
+ * The number of ranges to expect, by earlier readings of this process, so that the next reading can make room before it
+ * scans. Only a hint: if it is too low, that costs a second scan.
  */
 static _Atomic(size_t) expected_ranges = 512;
 
@@ -87,7 +87,7 @@ static bool open_collector(struct collector *collector, struct memscope_scratch 
     return collector->ranges != NULL;
 }
 
-/* Whether the scan grew RSS by touching new scratch pages; if so, the caller scans again, with room for all ranges. */
+/* Returns true if the scan grew RSS by touching new scratch pages. The caller then scans again, with more room. */
 static bool outgrew_its_room(struct collector *collector) {
     if (collector->count <= collector->room)
         return false;
@@ -132,7 +132,7 @@ static uintptr_t user_space_end(const struct memscope_mappings *mappings) {
     return 0;
 }
 
-/* Leaves out what is in no RSS. */
+/* Leaves out mappings of hugetlbfs, which are not in RSS. */
 static enum memscope_status scan_once(int descriptor, const struct memscope_mappings *mappings,
                                       struct scan_region *batch, struct collector *collector) {
     uintptr_t start = 0, end = user_space_end(mappings);
@@ -165,7 +165,7 @@ static enum memscope_status scan_ranges(int descriptor, const struct memscope_ma
     return status;
 }
 
-/* The zero page is neither exclusive nor file-backed; nor is an anonymous page shared with a parent or child. */
+/* Neither the zero page nor an anonymous page shared with a parent or child is exclusive or file-backed. */
 static bool may_be_zero_page(uint64_t entry) {
     return (entry & (ENTRY_FILE_OR_SHARED | ENTRY_EXCLUSIVE)) == 0;
 }
@@ -286,7 +286,7 @@ static enum memscope_status read_pagemap(int descriptor, struct memscope_mapping
     memset(pass.entries, 0, ENTRY_BATCH * sizeof *pass.entries);
     if (use_smaps && (status = list_anew(mappings, memory, residency)) != MEMSCOPE_OK)
         return status;
-    if (use_smaps && has_mapping_beyond(mappings, LARGEST_MAPPING, 1))
+    if (use_smaps && has_mapping_beyond(mappings, MAX_MAPPING, 1))
         return MEMSCOPE_TRUNCATED;
     status = read_pagemap_once(&pass, scratch, mappings, use_smaps);
     if (status != MEMSCOPE_OK || use_smaps || pass.doubtful_bytes == 0 || memscope_statm_read(&statm) != MEMSCOPE_OK ||

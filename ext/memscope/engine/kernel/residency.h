@@ -22,46 +22,46 @@ enum memscope_residency_source {
 
 struct memscope_residency {
     enum memscope_residency_source source;
-    const struct memscope_range *ranges; /* ascending, disjoint; none under SMAPS and NONE */
+    const struct memscope_range *ranges; /* ascending, disjoint, none under SMAPS and NONE */
     size_t range_count;
-    uint64_t resident_bytes;      /* the sum of what the source reports: the RSS of this reading */
-    bool relisted;                /* the mappings were read again, as smaps: whatever was noted on them is gone */
-    enum memscope_status refusal; /* why the best source could not be used; MEMSCOPE_OK if it was */
+    uint64_t resident_bytes;      /* the source's sum: the RSS of this reading */
+    bool relisted;                /* the mappings were read again, as smaps, without their marks */
+    enum memscope_status refusal; /* why the best source could not be used, or MEMSCOPE_OK */
 };
 
 /*
  * `mappings` is /proc/self/maps as just read. It is read again as smaps, in place, if only smaps can answer, or if
  * pagemap showed more pages than RSS (pagemap does not distinguish the zero page). Walks page tables: 7 to 18 ms for
- * each resident GB of 4 KiB pages. No GVL; allocates from scratch only.
+ * each resident GB of 4 KiB pages. Needs no GVL. Allocates from scratch only.
  */
 enum memscope_status memscope_residency_read(struct memscope_mappings *mappings,
                                              const struct memscope_mappings_memory *memory,
                                              struct memscope_residency *residency);
 
-/* Whether every resident page is in one of the mappings; true if the source is SMAPS or NONE, which know no pages. */
+/* Returns true if every resident page is in a mapping, or if the source is SMAPS or NONE, which have no pages. */
 bool memscope_residency_is_listed(const struct memscope_residency *residency, const struct memscope_mappings *mappings);
 
 /*
- * Whether to look for structures in a mapping: it must hold data. Under SMAPS, where every address would have to be
- * looked at, some of the mapping must also be resident, and the mapping must not exceed a gigabyte.
+ * Returns true if a mapping may have structures: it must hold data. Under SMAPS, where every address would have to be
+ * read, the mapping must also be partly resident, and must not exceed a gigabyte.
  */
 bool memscope_residency_worth_searching(const struct memscope_residency *residency,
                                         const struct memscope_mapping *mapping);
 
 /*
- * Finds the next resident part of [*cursor, end) and moves *cursor past that part; returns false when there is none.
- * Under SMAPS, which knows no pages, the part is the whole range.
+ * Finds the next resident part of [*cursor, end) and moves *cursor past that part. Returns false when there is none.
+ * Under SMAPS, which has no pages, the part is the whole range.
  */
 bool memscope_residency_next(const struct memscope_residency *residency, uintptr_t *cursor, uintptr_t end,
                              struct memscope_range *part);
 
 /*
- * Whether the page of this address is in memory now, whether or not it was when residency was read; false if that is
+ * Returns true if the page of this address is in memory now, even if it was not when residency was read. False if
  * unknown.
  */
 bool memscope_is_resident_by_now(uintptr_t address);
 
-/* Whether this address is mapped now; false if that is unknown. */
+/* Returns true if this address is mapped now, false if that is unknown. */
 bool memscope_is_mapped_by_now(uintptr_t address);
 
 /*

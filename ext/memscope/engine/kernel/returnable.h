@@ -1,5 +1,5 @@
 /*
- * Whether this process can return pages to the kernel by madvise(MADV_DONTNEED), as glibc and jemalloc do. Neither
+ * Checks if this process can return pages to the kernel by madvise(MADV_DONTNEED), as glibc and jemalloc do. Neither
  * function changes memory that is in use. No GVL, no allocation.
  */
 #ifndef MEMSCOPE_RETURNABLE_H
@@ -17,8 +17,9 @@
 enum memscope_status memscope_returnable(void);
 
 /*
- * Whether any mapping in [start, end), page-aligned, is locked (mlock, mlockall), so that madvise fails with EINVAL.
- * Asks by msync(MS_INVALIDATE), which does nothing else in Linux: EBUSY for a locked mapping (mm/msync.c).
+ * Returns true if any mapping in [start, end), page-aligned, is locked (mlock, mlockall), so that madvise fails with
+ * EINVAL. Calls msync(MS_INVALIDATE), which fails with EBUSY for a locked mapping, and does nothing else in Linux
+ * (mm/msync.c).
  */
 bool memscope_is_locked(uintptr_t start, uintptr_t end);
 

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Documentation/admin-guide/mm/pagemap.rst: page present; page of a file or of shared memory; page mapped only once */
+/* Documentation/admin-guide/mm/pagemap.rst: page present, page of a file or of shared memory, page mapped only once */
 #define ENTRY_PRESENT (1ull << 63)
 #define ENTRY_FILE_OR_SHARED (1ull << 61)
 #define ENTRY_EXCLUSIVE (1ull << 56)
@@ -52,7 +52,7 @@ static enum memscope_status close_after(struct memscope_sharing *sharing, enum m
     return status == MEMSCOPE_OK ? closed : status;
 }
 
-/* Reads the entries of the pages from address on; what cannot be read counts as not shared. */
+/* Reads the entries of the pages from address on. Entries that cannot be read are treated as not shared. */
 static void load(struct memscope_sharing *sharing, uintptr_t address) {
     ssize_t size = pread(sharing->descriptor, sharing->entries, BATCH * sizeof *sharing->entries,
                          (off_t)(address / sharing->page * sizeof *sharing->entries));

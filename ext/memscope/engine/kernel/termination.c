@@ -18,7 +18,7 @@
 
 /* 52 numbers and a name of at most 64 bytes. */
 #define STAT_SIZE 1536
-/* The start time is field 22; field 2, the name, ends with the last parenthesis. */
+/* The start time is field 22. Field 2, the name, ends with the last parenthesis. */
 #define FIELDS_AFTER_NAME 20
 
 enum memscope_status memscope_process_started_parse(const char *text, uint64_t *ticks) {

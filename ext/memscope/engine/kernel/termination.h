@@ -1,6 +1,6 @@
 /*
- * Asks one process to end: the intended process, never another process that has been given its pid by now. The only
- * function of engine/kernel that does something to another process.
+ * Sends SIGTERM to one process: the intended process, never another one that has its pid by now. The only function of
+ * engine/kernel that does something to another process.
  */
 #ifndef MEMSCOPE_TERMINATION_H
 #define MEMSCOPE_TERMINATION_H
@@ -23,14 +23,14 @@ enum memscope_status memscope_process_started_parse(const char *text, uint64_t *
 
 /*
  * Sends SIGTERM to the process with this pid that started at this tick. MEMSCOPE_NOT_FOUND if it has ended, even if
- * another process has its pid. *by_pidfd says how the signal was sent:
+ * another process has its pid. **by_pidfd is the way the signal was sent:
  *
- * - By a pidfd (Linux 5.3): it is opened before the tick is compared, and names one process for ever. If that is not
- *   the intended process, the tick differs, and nothing is sent; if it ends after the comparison, the signal fails.
+ * - By a pidfd (Linux 5.3): it is opened before the tick is compared, and always refers to one process. If that is not
+ *   the intended process, the tick differs, and nothing is sent. If it ends after the comparison, the signal fails.
  * - By the pid, if the kernel has no pidfd_open, or a filter of system calls refuses it. A child's pid is not reused
- *   before its parent has waited for it. So a caller that is the parent must hold what its threads need in order to
- *   wait: in Ruby, the GVL. For any other process, such as a child's child, microseconds are left between comparison
- *   and signal, in which the pid could be reused.
+ *   before its parent has waited for it. So a caller that is the parent must keep its threads from waiting: in Ruby, by
+ *   holding the GVL. For any other process, such as a child's child, microseconds are left between comparison and
+ *   signal, in which the pid could be reused.
  *
  * No allocation.
  */
