@@ -6,13 +6,13 @@
 
 #include <string.h>
 
-/* A part is small if it is at most 1 / SMALL_PARTS of all that its holder holds. */
+/* A part is small if it is at most 1 / SMALL_PARTS of the whole. */
 #define SMALL_PARTS 8
 
-/* Fewer nodes, such as nested Hashes, are no list. */
+/* Fewer nodes, such as nested Hashes, are not a list. */
 #define MIN_LIST 8
 
-/* What the nodes that follow a node in its list have accumulated, and the number of those nodes. */
+/* Accumulated bytes of the nodes that follow a node in its list, and their number. */
 struct followers {
     uint64_t accumulated;
     uint32_t count;
@@ -23,7 +23,7 @@ struct suspect_scan {
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
     /* By node: */
-    uint64_t *shared;            /* bytes of the parts that holder_of found by the shortest paths; few are written */
+    uint64_t *shared;            /* bytes of the parts that holder_of found by the shortest paths, few written */
     uint64_t *accumulated;       /* own bytes and small parts */
     struct followers *followers; /* few are written */
 };
@@ -44,8 +44,8 @@ static void close_scan(struct suspect_scan *scan) {
 }
 
 /*
- * Whether a root is a list to which a program adds: blocks of at_exit, finalizers. Other roots have names, like global
- * variables, or hold what comes and goes.
+ * Returns true if a root is a list to which a program adds: blocks of at_exit, finalizers. Other roots have names, like
+ * global variables, or refer to short-lived objects.
  */
 static bool is_list_of_roots(const struct memscope_heap_graph *graph, uint32_t node) {
     const char *category;
@@ -57,8 +57,8 @@ static bool is_list_of_roots(const struct memscope_heap_graph *graph, uint32_t n
 }
 
 /*
- * The object that a node is a part of: its dominator; or, if the dominator is a root, a class or a module, the previous
- * node on the shortest path to the node, which may be a list of roots. MEMSCOPE_NO_NODE if there is none.
+ * The object that a node is a part of: its dominator or, if that is a root, a class or a module, the previous node on
+ * the shortest path to the node, which may be a list of roots. MEMSCOPE_NO_NODE if there is none.
  */
 static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
     const struct memscope_heap_graph *graph = scan->graph;
@@ -101,7 +101,7 @@ static void add_up_parts(struct suspect_scan *scan) {
     }
 }
 
-/* Adds up what lists have accumulated, from the last node of each to its head. */
+/* Adds up the bytes that lists have accumulated, from the last node of each to its head. */
 static void add_up_lists(struct suspect_scan *scan) {
     for (uint32_t position = scan->dominators->node_count; position > 0; position--) {
         uint32_t node = scan->dominators->tree[position - 1].node, previous;

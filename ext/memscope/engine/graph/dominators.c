@@ -17,14 +17,14 @@ struct found {
     uint32_t dominator; /* initially the parent */
 };
 
-/* What is known of a node while dominators are sought, and then while they are laid out. */
+/* The state of a node while dominators are sought, and then while they are laid out. */
 struct search {
     union {
-        uint32_t semi; /* the semidominator; initially the smallest number with an edge to this one from above */
+        uint32_t semi; /* the semidominator, initially the smallest number with an edge to this one from above */
         uint32_t free_position;
     };
     union {
-        uint32_t last_back; /* index into backs; 0: none */
+        uint32_t last_back; /* index into backs, 0 if none */
         uint32_t best; /* the smallest semidominator on the path from this node up to, but excluding, its ancestor */
         uint32_t size; /* nodes that it dominates, itself included */
     };
@@ -38,7 +38,7 @@ struct back {
 
 struct dominator_scan {
     const struct memscope_heap_graph *graph;
-    uint32_t *number; /* of each node; 0: not found yet */
+    uint32_t *number; /* of each node, 0 if not found yet */
     uint32_t count;
 
     /* By number: */
@@ -51,7 +51,7 @@ struct dominator_scan {
 
     union {
         struct visit *visits; /* from the root to the node that is being searched */
-        uint32_t *path;       /* the path to be compressed */
+        uint32_t *path;       /* the path to compress */
     } stack;
 };
 
@@ -186,7 +186,7 @@ static void find_dominators(struct dominator_scan *scan) {
     }
 }
 
-/* How many nodes each node dominates, itself included. */
+/* The number of nodes that each node dominates, itself included. */
 static void count_dominated(struct dominator_scan *scan) {
     for (uint32_t number = 1; number <= scan->count; number++)
         scan->search[number].size = 1;

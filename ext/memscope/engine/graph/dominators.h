@@ -1,20 +1,20 @@
 /*
- * What is freed with an object: an object dominates the objects that the roots reach only through it, and retains
- * their bytes and its own.
+ * Retained sizes: an object dominates the objects that the roots reach only through it, and retains their bytes and its
+ * own.
  */
 #ifndef MEMSCOPE_DOMINATORS_H
 #define MEMSCOPE_DOMINATORS_H
 
 #include "graph/heap_graph.h"
 
-/* A node, and how many nodes it dominates, including itself. */
+/* A node, and the number of nodes it dominates, including itself. */
 struct memscope_dominated {
     uint32_t node, count;
 };
 
 struct memscope_dominators {
-    uint32_t *dominator; /* each node's immediate dominator; the root's is the root; MEMSCOPE_NO_NODE: not reached */
-    uint64_t *retained;  /* bytes of each node and of all that it dominates */
+    uint32_t *dominator; /* each node's immediate dominator, the root for the root, MEMSCOPE_NO_NODE if not reached */
+    uint64_t *retained;  /* bytes of each node and of the nodes it dominates */
     struct memscope_dominated *tree; /* dominator tree in preorder: each node is followed by the nodes it dominates */
     uint32_t node_count;             /* nodes that are reached */
 };
@@ -22,13 +22,13 @@ struct memscope_dominators {
 /*
  * Finds the dominators of all nodes that the root reaches, by semi-NCA (Georgiadis, Tarjan, Werneck: Finding Dominators
  * in Practice): less than a microsecond per node, in lists as in trees. Touches up to 28 bytes per node, 16 per node on
- * the longest path, and 8 per edge that leads back; 20 bytes per node stay mapped until closed. After NO_MEMORY, the
+ * the longest path, and 8 per edge that leads back. 20 bytes per node stay mapped until closed. After NO_MEMORY, the
  * dominators are closed.
  */
 enum memscope_status memscope_dominators_find(struct memscope_dominators *dominators,
                                               const struct memscope_heap_graph *graph);
 
-/* Idempotent; zeroed dominators count as closed. */
+/* Idempotent. Zeroed dominators are closed. */
 void memscope_dominators_close(struct memscope_dominators *dominators);
 
 #endif

@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-#define FEW_EDGES 16 /* of one node: below this number, comparing with each is faster than marking */
+#define FEW_EDGES 16 /* of one node: below this number, comparing with each is faster than marks */
 #define SLOT_LIMIT (MEMSCOPE_NO_NODE - MEMSCOPE_ROOT_CATEGORIES - 1)
 #define EDGE_LIMIT (UINT32_MAX - 1)
 
 bool memscope_graph_reserve(struct memscope_heap_graph *graph, size_t slot_count, unsigned parts) {
     size_t nodes = slot_count + MEMSCOPE_ROOT_CATEGORIES + 1;
 
-    /* All arrays are indexed by node, so that nobody needs to check whether a node is a slot. */
+    /* All arrays are indexed by node, so that no reader needs to check if a node is a slot. */
     return MEMSCOPE_ARRAY_RESERVE(graph->type, nodes) && MEMSCOPE_ARRAY_RESERVE(graph->node_class, nodes) &&
            MEMSCOPE_ARRAY_RESERVE(graph->bytes, nodes) &&
            (!(parts & MEMSCOPE_GRAPH_SLOT_BYTES) || MEMSCOPE_ARRAY_RESERVE(graph->slot_bytes, nodes));
@@ -91,7 +91,7 @@ void memscope_graph_from(struct memscope_graph_builder *builder, uint32_t slot) 
     builder->node = slot;
 }
 
-/* The current node's edge to a slot; edge_count if there is none. */
+/* The current node's edge to a slot, edge_count if there is none. */
 static uint32_t find_edge(struct memscope_graph_builder *builder, uint32_t slot) {
     struct memscope_heap_graph *graph = builder->graph;
     uint32_t first = graph->first_edge[builder->node], count = graph->edge_count, marked;
@@ -171,7 +171,7 @@ static void add_roots(struct memscope_graph_builder *builder) {
     }
 }
 
-/* The root's edges to the categories. memscope_graph_to would ignore them, since a category's node is no slot. */
+/* The root's edges to the categories. memscope_graph_to would ignore them, since a category's node is not a slot. */
 static void add_categories(struct memscope_graph_builder *builder) {
     struct memscope_heap_graph *graph = builder->graph;
 

@@ -1,10 +1,10 @@
 /*
- * A heap as a directed graph of numbered nodes. Only the code that fills the graph knows what a number stands for: a
- * slot of the running process (ruby/heap/heap_references.h) or an object of a dump (dump/objspace_reader.h). Nothing
- * here looks at an object, and nothing takes memory from malloc, so all of it works in a forked child.
+ * A heap as a directed graph of numbered nodes. The code that fills the graph gives the numbers: to slots of the
+ * running process (ruby/heap/heap_references.h) or objects of a dump (dump/objspace_reader.h). Nothing here reads an
+ * object, or takes memory from malloc, so all of it works in a forked child.
  *
- * Nodes, in this order: one for each slot, free ones included, so that a slot's number follows from its address; one
- * for each category of roots; and one from which all categories are reached.
+ * Nodes, in this order: one for each slot, also if free, so that a slot's number follows from its address, one for each
+ * category of roots, and one from which all categories are reached.
  */
 #ifndef MEMSCOPE_HEAP_GRAPH_H
 #define MEMSCOPE_HEAP_GRAPH_H
@@ -32,9 +32,7 @@ enum memscope_object_type {
     MEMSCOPE_TYPE_ICLASS = 0x1c,
 };
 
-/*
- * How one object refers to another. The number of an edge is explained here for each kind that has one; else it is 0.
- */
+/* How one object refers to another. The number of an edge is 0 for kinds without an explanation of it. */
 enum memscope_edge_kind {
     MEMSCOPE_EDGE_INTERNAL, /* by a reference that Ruby code cannot name */
     MEMSCOPE_EDGE_CLASS,    /* an object's class */
@@ -42,11 +40,11 @@ enum memscope_edge_kind {
     MEMSCOPE_EDGE_IVAR,     /* number: its name in names */
     MEMSCOPE_EDGE_CVAR,     /* number: its name in names */
     MEMSCOPE_EDGE_GLOBAL,   /* number: its name in names */
-    MEMSCOPE_EDGE_LOCAL,    /* number: its name in names; 0 if that is not known */
-    MEMSCOPE_EDGE_INDEX,    /* an Array's or a Struct's element; number: its index, saturating */
+    MEMSCOPE_EDGE_LOCAL,    /* number: its name in names, 0 if unknown */
+    MEMSCOPE_EDGE_INDEX,    /* an Array's or a Struct's element, number: its index, saturating */
     MEMSCOPE_EDGE_KEY,      /* a Hash's key itself */
-    MEMSCOPE_EDGE_VALUE,    /* a Hash's value; number: the class of its key, as in node_class */
-    MEMSCOPE_EDGE_THREAD,   /* a thread's or fiber's variable; number: its key in names; 0 if that may be data */
+    MEMSCOPE_EDGE_VALUE,    /* a Hash's value, number: the class of its key, as in node_class */
+    MEMSCOPE_EDGE_THREAD,   /* a thread's or fiber's variable, number: its key in names, 0 if it may be data */
 };
 
 /* An edge's name in 32 bits: the kind in the lowest four. */
@@ -61,16 +59,16 @@ struct memscope_heap_graph {
     uint32_t object_count; /* slots with an object */
     uint32_t edge_count;
 
-    /* By node; zero for the nodes of roots: */
-    uint8_t *type;        /* Ruby's number of the type (RUBY_T_STRING is 5); 0: no object */
+    /* By node, zero for the nodes of roots: */
+    uint8_t *type;        /* Ruby's number of the type (RUBY_T_STRING is 5), 0 if no object */
     uint32_t *node_class; /* the name of its class, in names */
     uint32_t *slot_bytes; /* NULL if the dump does not state them */
-    uint32_t *bytes;      /* slot and malloc memory; saturates at 4 GiB */
+    uint32_t *bytes;      /* slot and malloc memory, saturating at 4 GiB */
 
-    /* Node n's edges begin at edges[first_edge[n]] and end before edges[first_edge[n + 1]]; each target occurs once. */
+    /* Node n's edges begin at edges[first_edge[n]] and end before edges[first_edge[n + 1]]. Each target occurs once. */
     uint32_t *first_edge;
     uint32_t *edges;
-    memscope_edge_name *edge_names; /* parallel to edges; NULL if edges were not named */
+    memscope_edge_name *edge_names; /* parallel to edges, NULL if edges were not named */
 
     const char *categories[MEMSCOPE_ROOT_CATEGORIES]; /* of roots: "vm", "machine_context", … */
     struct memscope_names names;
@@ -89,14 +87,14 @@ static inline uint32_t memscope_graph_root(const struct memscope_heap_graph *gra
     return graph->node_count - 1;
 }
 
-/* Whether a node is a class or module: these are identified one by one, not by their class. */
+/* Returns true if a node is a class or module. These are identified one by one, not by their class. */
 static inline bool memscope_graph_is_module(const struct memscope_heap_graph *graph, uint32_t node) {
     uint8_t type = graph->type[node];
 
     return type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE || type == MEMSCOPE_TYPE_ICLASS;
 }
 
-/* Whether the nodes that a node dominates are its parts: those that a root, class or module dominates are not. */
+/* Returns true if the nodes that a node dominates are its parts, unlike those of a root, class or module. */
 static inline bool memscope_graph_holds_dominated(const struct memscope_heap_graph *graph, uint32_t node) {
     return node < graph->slot_count && !memscope_graph_is_module(graph, node);
 }

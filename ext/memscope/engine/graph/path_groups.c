@@ -8,14 +8,14 @@
 #define MAX_PERIOD 3
 
 /*
- * How a signature identifies a step: by the name of its class; by the name of a class or module on the way to the
- * target; or, for a category, by its node.
+ * How a signature identifies a step: by the name of its class, by the name of a class or module on the way to the
+ * target or, for a category, by its node.
  */
 enum step_kind { BY_CLASS, BY_MODULE, BY_NODE };
 
 /* The steps of a path so far: the last step, and the signature of those before it. Four numbers, without padding. */
 struct steps {
-    uint32_t before; /* a signature's number; 0 before the first */
+    uint32_t before; /* a signature's number, 0 before the first */
     uint32_t number; /* the name's, or the node */
     uint32_t kind;   /* enum step_kind */
     memscope_edge_name edge;
@@ -37,11 +37,11 @@ struct path_scan {
     const struct memscope_heap_graph *graph;
     const struct memscope_shortest_paths *paths;
 
-    uint32_t *signature_of;        /* of each node on the way; 0: not known yet */
+    uint32_t *signature_of;        /* of each node on the way, 0 if not known yet */
     uint32_t *length_of;           /* the steps from the root to it */
     uint32_t *place_of;            /* the index of each requested node in the caller's list, plus 1 */
     uint32_t *way;                 /* a path, last node first */
-    struct memscope_names numbers; /* of signatures, by the bytes of their steps; number 0 is none */
+    struct memscope_names numbers; /* of signatures, by the bytes of their steps, 0 for none */
     struct signature *signatures;
     uint32_t signature_count;
 };
@@ -73,7 +73,7 @@ static void close_scan(struct path_scan *scan) {
 
 /* ---- Signatures */
 
-/* The number of the signature with these steps; 0: no memory. */
+/* The number of the signature with these steps, 0 without memory. */
 static uint32_t number_of(struct path_scan *scan, const struct steps *steps) {
     uint32_t number = memscope_names_add(&scan->numbers, (const char *)steps, sizeof *steps);
 
@@ -91,7 +91,7 @@ static bool same_step(const struct steps *one, const struct steps *other) {
     return one->kind == other->kind && one->number == other->number && one->kind != BY_MODULE;
 }
 
-/* If the last step completes a repetition of those before, the signature without the repetition; else 0. */
+/* The signature without the repetition, if the last step completes a repetition of those before, else 0. */
 static uint32_t repeated(const struct path_scan *scan, const struct steps *step) {
     uint32_t back[2 * MAX_PERIOD] = {0}; /* the signatures before, from the last on */
 
@@ -126,7 +126,7 @@ static memscope_edge_name name_edge(const struct path_scan *scan, uint32_t from,
     return name_in_graph(scan->graph, from, to);
 }
 
-/* The edge's name if it makes paths differ, which only constants and variables do; else MEMSCOPE_EDGE_INTERNAL. */
+/* The edge's name if it makes paths differ, as constants and variables do, else MEMSCOPE_EDGE_INTERNAL. */
 static memscope_edge_name name_in_signature(const struct path_scan *scan, uint32_t from, uint32_t to) {
     memscope_edge_name name;
 
@@ -153,7 +153,7 @@ static memscope_edge_name name_in_signature(const struct path_scan *scan, uint32
 
 /* ---- Paths */
 
-/* The signature of the path to a node that is not the root; `before` is its parent's signature. 0: no memory. */
+/* The signature of the path to a node that is not the root. `before` is its parent's signature. 0 without memory. */
 static uint32_t follow(struct path_scan *scan, uint32_t before, uint32_t node, bool target) {
     const struct memscope_heap_graph *graph = scan->graph;
     uint32_t parent = scan->paths->parent[node], earlier;
@@ -172,7 +172,7 @@ static uint32_t follow(struct path_scan *scan, uint32_t before, uint32_t node, b
 
 /*
  * Sets *signature to the signature of the path to a node, 0 for the root. Remembers the signature of each node on that
- * path. False: no memory.
+ * path. Returns false without memory.
  */
 static bool signature_of_way(struct path_scan *scan, uint32_t node, uint32_t *signature) {
     uint32_t root = memscope_graph_root(scan->graph), depth = 0, at = node, before, length;
@@ -192,7 +192,7 @@ static bool signature_of_way(struct path_scan *scan, uint32_t node, uint32_t *si
     return true;
 }
 
-/* The number of the signature that the target was added to; 0: no memory. */
+/* The number of the signature that the target was added to, 0 without memory. */
 static uint32_t add_target(struct path_scan *scan, uint32_t node) {
     struct signature *signature;
     uint32_t number, parent = scan->paths->parent[node], length;
@@ -250,8 +250,8 @@ static void note_places(struct path_scan *scan) {
 /* ---- The answer */
 
 /*
- * Whether a new step begins at this node: objects of one class in a row are one step, but each class or module is a
- * step of its own.
+ * Returns true if a new step begins at this node: objects of one class in a row are one step, but each class or module
+ * is a step of its own.
  */
 static bool begins_step(const struct path_scan *scan, uint32_t node, uint32_t before) {
     const struct memscope_heap_graph *graph = scan->graph;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Among how many nearest dominators to look for a list's previous node: Node → Array → Node is a list too. */
+/* The number of nearest dominators to search for a list's previous node: Node → Array → Node is a list too. */
 #define LINKS_BETWEEN 3
 
 /* ---- By class */
@@ -110,7 +110,7 @@ uint32_t memscope_previous_in_list(const struct memscope_heap_graph *graph,
 
     for (int step = 0; step < LINKS_BETWEEN; step++) {
         above = dominators->dominator[above];
-        /* What is above a dominator retains as much as it, or more. */
+        /* A node above a dominator retains as much as it, or more. */
         if (above >= graph->slot_count || (double)dominators->retained[above] >= limit)
             break;
         if (graph->node_class[above] == graph->node_class[node] && graph->type[above] == graph->type[node])
@@ -119,7 +119,7 @@ uint32_t memscope_previous_in_list(const struct memscope_heap_graph *graph,
     return MEMSCOPE_NO_NODE;
 }
 
-/* ---- The largest holders */
+/* ---- The largest retainers */
 
 static struct memscope_retainer describe(const struct memscope_dominators *dominators, uint32_t position) {
     uint32_t node = dominators->tree[position].node;

@@ -1,6 +1,5 @@
 /*
- * What people ask of dominators: how much each class retains, and which objects hold most. Answers
- * go into the caller's arrays, the largest first.
+ * The classes and the objects that retain most, by dominators. Answers go into the caller's arrays, the largest first.
  */
 #ifndef MEMSCOPE_RETAINED_SIZES_H
 #define MEMSCOPE_RETAINED_SIZES_H
@@ -16,7 +15,7 @@ struct memscope_class_row {
     uint64_t retained;   /* where one object of the class retains another, their bytes count once */
 };
 
-/* The classes of the reachable objects, by what they retain. Maps, while it counts, 40 bytes a class. */
+/* The classes of the reachable objects, by retained bytes. Maps 40 bytes a class while it counts. */
 enum memscope_status memscope_retained_by_class(const struct memscope_heap_graph *graph,
                                                 const struct memscope_dominators *dominators,
                                                 struct memscope_class_row *rows, size_t top, size_t *count);
@@ -42,8 +41,7 @@ enum memscope_status memscope_largest_retainers(const struct memscope_heap_graph
 
 /*
  * The node before an object in its linked list: the nearest dominator, within a few steps, that has the same class and
- * retains less than `times` times what the object retains. MEMSCOPE_NO_NODE if there is none, and for classes and
- * modules.
+ * retains less than `times` times the object's bytes. MEMSCOPE_NO_NODE if there is none, and for classes and modules.
  */
 uint32_t memscope_previous_in_list(const struct memscope_heap_graph *graph,
                                    const struct memscope_dominators *dominators, uint32_t node, double times);

@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-/* Nodes to be looked at, in the order in which they were found; those to be searched last are kept back. */
+/* Nodes still to search, in the order in which they were found. Nodes to search last are kept back. */
 struct search {
     const struct memscope_heap_graph *graph;
     uint32_t *parent;
     uint32_t *queue, *kept_back;
     uint32_t found, kept_count, node_count;
     uint32_t last_category; /* its node */
-    uint8_t *last_classes;  /* by name; NULL: none */
+    uint8_t *last_classes;  /* by name, NULL if none */
 };
 
 static bool map_search(struct search *search, const struct memscope_search_last *last) {

@@ -7,8 +7,8 @@
 #include "graph/heap_graph.h"
 
 /*
- * What is searched only when nothing else is left, so that a path leads through it only if there is no other path: the
- * stack of the calling thread, and Ruby's internal caches, which mean nothing to readers.
+ * Nodes to search last, so that a path leads through them only if there is no other path: the stack of the calling
+ * thread, and Ruby's internal caches, which mean nothing to readers.
  */
 struct memscope_search_last {
     const char *category;    /* of roots, or NULL */
@@ -32,13 +32,13 @@ static inline void memscope_heap_part_add(struct memscope_heap_part *part, const
 }
 
 struct memscope_shortest_paths {
-    uint32_t *parent;    /* the previous node on each node's path; the root's is the root; MEMSCOPE_NO_NODE: none */
+    uint32_t *parent;    /* the previous node on each node's path, the root for the root, MEMSCOPE_NO_NODE if none */
     uint32_t node_count; /* nodes that are reached, including the categories and the root */
     struct memscope_heap_part reachable, garbage;
 };
 
 /*
- * Touches up to 12 bytes per node, 4 of which stay mapped until closed. Zeroes the paths first; after NO_MEMORY they
+ * Touches up to 12 bytes per node, 4 of which stay mapped until closed. Zeroes the paths first. After NO_MEMORY they
  * are closed.
  */
 enum memscope_status memscope_shortest_paths_find(struct memscope_shortest_paths *paths,
@@ -49,7 +49,7 @@ static inline bool memscope_reaches(const struct memscope_shortest_paths *paths,
     return paths->parent[node] != MEMSCOPE_NO_NODE;
 }
 
-/* Idempotent; zeroed paths count as closed. */
+/* Idempotent. Zeroed paths are closed. */
 void memscope_shortest_paths_close(struct memscope_shortest_paths *paths);
 
 #endif

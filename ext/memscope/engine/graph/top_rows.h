@@ -20,7 +20,7 @@ struct memscope_top_rows {
 
 enum memscope_status memscope_top_rows_open(struct memscope_top_rows *largest, size_t room);
 
-/* Whether an offer of this weight may change what is kept. */
+/* Returns true if an offer of this weight may change the kept rows. */
 static inline bool memscope_top_rows_may_take(const struct memscope_top_rows *largest, uint64_t weight) {
     return weight > 0 && (largest->count < largest->room || (largest->room > 0 && weight >= largest->items[0].weight));
 }
@@ -28,10 +28,10 @@ static inline bool memscope_top_rows_may_take(const struct memscope_top_rows *la
 /* Weight 0 is never among the largest. */
 void memscope_top_rows_offer(struct memscope_top_rows *largest, uint64_t weight, uint32_t number);
 
-/* The largest first; of equal weights, the smaller number first. Nothing can be offered afterwards. */
+/* Sorts the largest first and, for equal weights, the smaller number first. Nothing can be offered afterwards. */
 void memscope_top_rows_sort(struct memscope_top_rows *largest);
 
-/* Idempotent; a zeroed struct counts as closed. */
+/* Idempotent. A zeroed struct is closed. */
 void memscope_top_rows_close(struct memscope_top_rows *largest);
 
 #endif
