@@ -37,13 +37,13 @@ struct memscope_address_map {
 /* Creates an empty map for up to 2 GiB of addresses, kept for the rest of the process. NULL if the kernel refuses. */
 struct memscope_address_map *memscope_address_map_create(void);
 
-/* Sets the number of an address; 0 forgets it. */
+/* Sets the number of an address. 0 forgets it. */
 void memscope_address_map_set(struct memscope_address_map *map, uintptr_t address, uint32_t number);
 
-/* Forgets the number of an address and returns it; 0 if it has none. Of two threads, one gets it. */
+/* Forgets the number of an address and returns it, 0 if it has none. Of two threads, one gets it. */
 uint32_t memscope_address_map_take(struct memscope_address_map *map, uintptr_t address);
 
-/* The number of an address; 0 if it has none, or if there is no map. */
+/* The number of an address, 0 if it has none, or if there is no map. */
 uint32_t memscope_address_map_get(const struct memscope_address_map *map, uintptr_t address);
 
 #endif

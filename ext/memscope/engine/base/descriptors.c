@@ -20,17 +20,14 @@
 #define SYS_pidfd_open 434 /* on every architecture but Alpha, whose headers have it */
 #endif
 
-/* At most this many open descriptors are noted; children inherit the others. */
+/* At most this many open descriptors are noted. Children inherit the others. */
 #define SLOTS 64
-/*
- * How many times a fork waits WAIT_NS for threads that are opening a descriptor, and how many times such a thread waits
- * for a fork.
- */
+/* Maximum waits of WAIT_NS of a fork for threads that are opening a descriptor, and of such a thread for a fork. */
 #define WAITS_OF_A_FORK 4000
 #define WAITS_FOR_A_FORK 10000
 #define WAIT_NS 20000
 
-static atomic_int noted[SLOTS]; /* descriptor + 1; 0 is free */
+static atomic_int noted[SLOTS]; /* descriptor + 1, 0 if free */
 static atomic_int opening;      /* threads between enter and leave */
 static atomic_int forking;      /* forks between before_fork and after_fork */
 static atomic_int copying;      /* forks that have stopped waiting: memory is being copied */
@@ -60,7 +57,7 @@ static void forget_inherited(void) {
 
 /*
  * Until leave, forks wait for this thread. If a fork is under way, waits for its end, but gives up after about a
- * second: a lock that this thread holds may be what blocks another library's atfork handler.
+ * second: another library's atfork handler may wait for a lock of this thread.
  */
 static void enter(void) {
     forget_inherited();
@@ -79,8 +76,8 @@ static void leave(void) {
 }
 
 /*
- * Notes nothing while a fork that did not wait for this thread copies memory: the child could find a noted number that
- * names another file there.
+ * Notes nothing while a fork that did not wait for this thread copies memory: in the child, a noted number could refer
+ * to another file.
  */
 static void note(int descriptor) {
     for (int slot = 0; descriptor >= 0 && slot < SLOTS && atomic_load(&copying) == 0; slot++) {

@@ -1,6 +1,4 @@
-/*
- * SipHash-1-3: a hash under a key that nobody else knows, so that nobody can construct inputs that collide.
- */
+/* SipHash-1-3: a hash under a secret key, so that nobody can construct inputs that collide. */
 #ifndef MEMSCOPE_KEYED_HASH_H
 #define MEMSCOPE_KEYED_HASH_H
 
@@ -11,7 +9,7 @@ struct memscope_hash_key {
     uint64_t words[2];
 };
 
-/* Draws a key from the kernel; if it cannot give one yet, from the clock and this process's randomized addresses. */
+/* Draws a key from the kernel or, if it cannot give one yet, from the clock and this process's randomized addresses. */
 void memscope_hash_key_draw(struct memscope_hash_key *key);
 
 uint64_t memscope_keyed_hash(const struct memscope_hash_key *key, const void *bytes, size_t size);

@@ -19,11 +19,11 @@ struct header {
  */
 #define LARGE ((size_t)4 << 20)
 
-/* How many free large mappings are kept for other arrays: there are never more at the same time. */
+/* Maximum of free large mappings kept for other arrays: there are never more at the same time. */
 #define KEPT_MAPPINGS 8
 
 static bool in_child;
-static struct header *kept[KEPT_MAPPINGS]; /* NULL: none */
+static struct header *kept[KEPT_MAPPINGS]; /* NULL if none */
 
 static bool size_mapping(size_t count, size_t item_size, size_t *size) {
     if (item_size != 0 && count > (PTRDIFF_MAX - HEADER) / item_size)
@@ -44,7 +44,7 @@ static void *items_of(struct header *header) {
     return header == NULL ? NULL : (char *)header + HEADER;
 }
 
-/* With THP set to madvise, a mapping gets huge pages only if it asks for them; the kernel may refuse. */
+/* With THP set to madvise, a mapping gets huge pages only by madvise. The kernel may refuse. */
 static void advise(struct header *header, size_t size, bool sparse) {
     if (size >= LARGE && (sparse || in_child))
         madvise(header, size, sparse ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
@@ -70,7 +70,7 @@ static bool keep(struct header *header) {
     return false;
 }
 
-/* The smallest kept mapping of at least this size; NULL if there is none. */
+/* The smallest kept mapping of at least this size, or NULL. */
 static struct header *take_kept(size_t size) {
     struct header *taken = NULL;
     size_t best = 0;

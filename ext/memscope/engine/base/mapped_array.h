@@ -1,10 +1,10 @@
 /*
  * Arrays in mappings of their own, for large arrays that grow, or that are unmapped before the work ends. Uses neither
- * Ruby's memory nor malloc's; works in any thread, without the GVL, and in a forked child. Pages that were never
+ * Ruby's memory nor malloc's. Works in any thread, without the GVL, and in a forked child. Pages that were never
  * written take only address space.
  *
- * Unlike scratch memory (base/scratch.h), these mappings are not listed: in a ledger that another thread reads
- * meanwhile, they are unattributed.
+ * Unlike scratch memory (base/scratch.h), these mappings are not listed, so they are unattributed in another thread's
+ * ledger.
  */
 #ifndef MEMSCOPE_MAPPED_ARRAY_H
 #define MEMSCOPE_MAPPED_ARRAY_H
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Zeroed, aligned to 64 bytes; the caller's until unmapped. NULL if the kernel refuses. */
+/* Zeroed, aligned to 64 bytes, and the caller's until unmapped. NULL if the kernel refuses. */
 void *memscope_array_map(size_t count, size_t item_size);
 
 /* The same for a sparsely written array, without huge pages, which would make much more of it resident. */
@@ -29,8 +29,8 @@ void *memscope_array_map_unwritten(size_t count, size_t item_size);
 void memscope_array_enter_child(void);
 
 /*
- * Makes room for count items; new items are zeroed, except in an array from memscope_array_map_unwritten. The array may
- * move. NULL if the kernel refuses; the array is then unchanged.
+ * Makes room for count items. New items are zeroed, except in an array from memscope_array_map_unwritten. The array may
+ * move. Returns NULL and leaves the array unchanged if the kernel refuses.
  */
 void *memscope_array_grow(void *array, size_t count, size_t item_size);
 
@@ -39,8 +39,8 @@ void memscope_array_unmap(void *array);
 
 /*
  * Makes room for count items in an array that is filled step by step. The array is a variable or a member, of any type
- * of pointer: NULL, or from this file. It may move; if it has to grow, its mapping at least doubles. New items are
- * zeroed. False if the kernel refuses: the array is then unchanged.
+ * of pointer: NULL, or from this file. It may move. If it has to grow, its mapping at least doubles. New items are
+ * zeroed. Returns false and leaves the array unchanged if the kernel refuses.
  */
 #define MEMSCOPE_ARRAY_RESERVE(array, count) memscope_array_reserve((void *)&(array), (count), sizeof *(array))
 bool memscope_array_reserve(void *place_of_array, size_t count, size_t item_size);

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Whether left sorts before right or is equal to it. */
+/* Returns true if left sorts before right or is equal to it. */
 typedef bool memscope_in_order(const void *left, const void *right);
 
 #define MEMSCOPE_SORTS static inline __attribute__((always_inline))
@@ -27,7 +27,7 @@ MEMSCOPE_SORTS void memscope_merge(const char *from, size_t middle, size_t count
     }
 }
 
-/* Bottom-up; `buffer` is as large as `items`. */
+/* Bottom-up. `buffer` is as large as `items`. */
 MEMSCOPE_SORTS void memscope_merge_sort(char *items, size_t count, size_t size, char *buffer,
                                         memscope_in_order *in_order) {
     char *from = items, *to = buffer;

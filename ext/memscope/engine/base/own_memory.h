@@ -1,10 +1,10 @@
 /*
  * Reads this process's own memory in a way that can neither fault nor unshare a copy-on-write page.
  *
- * Other threads may unmap what is about to be read (a trim, a page that GC frees), so foreign structures are never
- * dereferenced: the kernel copies them into a memfd, and reports what it could not copy. process_vm_readv would not do:
- * it pins pages, and since Linux 5.19 (earlier in kernels with backports) pinning first copies each page that is shared
- * with a parent or child. Needs no GVL; allocates nothing.
+ * Other threads may unmap memory that is about to be read (a trim, a page that GC frees), so foreign structures are
+ * never dereferenced: the kernel copies them into a memfd, and reports failures. process_vm_readv would pin pages, and
+ * since Linux 5.19 (earlier in kernels with backports) pinning first copies each page that is shared with a parent or
+ * child. Needs no GVL. Allocates nothing.
  */
 #ifndef MEMSCOPE_OWN_MEMORY_H
 #define MEMSCOPE_OWN_MEMORY_H
@@ -21,10 +21,10 @@
  * too. For one thread at a time.
  */
 struct memscope_own_memory {
-    int descriptor;               /* of the memfd, of /proc/self/mem or of the pipe's read end; -1 if there is none */
-    int pipe_in;                  /* the pipe's write end; -1 without one */
-    const char *window;           /* the memfd, mapped; NULL without one */
-    enum memscope_status refusal; /* why there is no memfd; MEMSCOPE_OK when there is */
+    int descriptor;               /* of the memfd, of /proc/self/mem or of the pipe's read end, or -1 */
+    int pipe_in;                  /* the pipe's write end, -1 without one */
+    const char *window;           /* the memfd, mapped, NULL without one */
+    enum memscope_status refusal; /* why there is no memfd, MEMSCOPE_OK when there is */
 };
 
 /* Fails if none of the three works. Call memscope_own_memory_close in any case. */
@@ -32,12 +32,12 @@ enum memscope_status memscope_own_memory_open(struct memscope_own_memory *memory
 void memscope_own_memory_close(struct memscope_own_memory *memory);
 
 /*
- * Reads all size bytes or returns false. Through the memfd, takes one system call per 64 KiB and twice the time of
- * memcpy; through /proc/self/mem, four times that of memcpy. The pipe takes two system calls per 64 KiB.
+ * Reads all size bytes or returns false. The memfd takes one system call per 64 KiB and twice the time of memcpy,
+ * /proc/self/mem four times that of memcpy. The pipe takes two system calls per 64 KiB.
  */
 bool memscope_own_memory_read(const struct memscope_own_memory *memory, uintptr_t address, void *into, size_t size);
 
-/* The address range of the window; [0, 0) without one. */
+/* The address range of the window, [0, 0) without one. */
 struct memscope_range memscope_own_memory_window(const struct memscope_own_memory *memory);
 
 /*

@@ -1,6 +1,6 @@
 /*
- * The malloc profile's safety measures, each by name, so that a test can disable one and show what it prevents. All are
- * on in the gem.
+ * The malloc profile's safety measures, each by name, so that a test can disable one and show its effect. All are on in
+ * the gem.
  */
 #ifndef MEMSCOPE_PROTECTIONS_H
 #define MEMSCOPE_PROTECTIONS_H

@@ -34,7 +34,7 @@ static inline size_t memscope_range_position(const void *list, size_t count, siz
 }
 
 /*
- * The index of the first item whose number is at least `number`. The list has `count` items of `size` bytes; `numbers`
+ * The index of the first item whose number is at least `number`. The list has `count` items of `size` bytes. `numbers`
  * points to the number in the first of them.
  */
 static inline size_t memscope_number_position(const uint32_t *numbers, size_t count, size_t size, uint32_t number) {

@@ -86,7 +86,7 @@ static bool get_text(struct input *input, struct memscope_text *text) {
     return true;
 }
 
-/* Whether a symbol that is known is between two commas of the list, which has at least one. */
+/* Returns true if the symbol is unknown, or between two commas of the list, which has at least one symbol. */
 static bool is_allowed(const char *list, struct memscope_text symbol) {
     if (symbol.start == NULL)
         return true;

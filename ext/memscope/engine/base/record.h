@@ -1,6 +1,6 @@
 /*
  * Records: structs whose members are fields that a table in lib declares (record_structs.h, which record_structs.rb
- * makes). A description of the members lets one function do for all records what would else be written for each.
+ * makes). With a description of the members, one function serves all records.
  */
 #ifndef MEMSCOPE_RECORD_H
 #define MEMSCOPE_RECORD_H
@@ -12,8 +12,8 @@
 #include "base/text.h"
 
 /*
- * Values that are not known: nil in Ruby. A double that is not known is NAN; a text that is not known has no start.
- * Code that makes a struct sets all numbers: those that an initializer leaves out are 0, not unknown.
+ * Unknown values, nil in Ruby. An unknown double is NAN, and an unknown text has no start. Set all numbers of a struct:
+ * those that an initializer leaves out are 0, not unknown.
  */
 #define MEMSCOPE_UNKNOWN UINT64_MAX
 #define MEMSCOPE_UNKNOWN_SIGNED INT64_MIN
@@ -28,7 +28,7 @@ enum memscope_member_kind {
 };
 
 struct memscope_member {
-    const char *name, *allowed; /* allowed: the only values of a symbol, between commas; "" if any is */
+    const char *name, *allowed; /* allowed: the only values of a symbol, between commas, or "" for any */
     uint16_t offset;
     uint8_t kind;
 };
@@ -41,13 +41,13 @@ struct memscope_record {
 
 /*
  * The form of a record in a file or a pipe, in this machine's byte order: "memscope", the version, the length of the
- * whole, and the members. A number takes eight bytes; a text follows its length, which is MEMSCOPE_UNKNOWN for none.
- * Returns the bytes that all this takes; if that is more than the capacity, what was written is not a record.
+ * whole, and the members. A number takes eight bytes. A text follows its length, which is MEMSCOPE_UNKNOWN for none.
+ * Returns the length of the whole. If that is more than the capacity, the buffer has no valid record.
  */
 size_t memscope_record_write(const struct memscope_record *record, const void *values, char *buffer, size_t capacity);
 
 /*
- * Reads what memscope_record_write wrote, perhaps in another process; texts stay in the buffer. Sets *length to the
+ * Reads a record of memscope_record_write, perhaps from another process. Texts stay in the buffer. Sets *length to the
  * bytes that the record takes. Returns MEMSCOPE_TRUNCATED if the buffer ends before the record, MEMSCOPE_UNSUPPORTED
  * for another version, and MEMSCOPE_MALFORMED for anything else that is not such a record.
  */

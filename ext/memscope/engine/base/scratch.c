@@ -7,8 +7,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define LARGEST_RESERVATION ((size_t)512 << 20)
-#define SMALLEST_RESERVATION ((size_t)4 << 20)
+#define MAX_RESERVATION ((size_t)512 << 20)
+#define MIN_RESERVATION ((size_t)4 << 20)
 #define COMMIT_STEP ((size_t)256 << 10)
 #define OPEN_LIMIT 256
 
@@ -26,8 +26,8 @@
 #endif
 
 /*
- * `owner` is the pid of the process that the scratch belongs to, so that entries inherited across fork are recognized
- * as stale; -pid marks an entry under construction. EVERYONE marks a mapping that outlives the call and is inherited by
+ * `owner` is the pid of the process that the scratch belongs to, so that entries inherited across fork are recognised
+ * as stale. -pid marks an entry under construction. EVERYONE marks a mapping that outlives the call and is inherited by
  * forked children.
  */
 #define EVERYONE INT_MAX
@@ -107,8 +107,8 @@ size_t memscope_lasting_resident_bytes(const void *start, size_t bytes) {
 
 enum memscope_status memscope_scratch_open(struct memscope_scratch *scratch) {
     memset(scratch, 0, sizeof *scratch);
-    for (size_t size = LARGEST_RESERVATION; size >= SMALLEST_RESERVATION; size /= 2) {
-        /* PROT_NONE is not charged against the overcommit limit; RLIMIT_AS may still refuse the larger sizes. */
+    for (size_t size = MAX_RESERVATION; size >= MIN_RESERVATION; size /= 2) {
+        /* PROT_NONE is not charged against the overcommit limit. RLIMIT_AS may still refuse the larger sizes. */
         void *base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
         if (base == MAP_FAILED)

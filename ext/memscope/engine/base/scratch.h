@@ -1,10 +1,10 @@
 /*
  * Scratch memory of one reading: its own mapping, so that measuring touches neither Ruby's heap nor malloc's.
  *
- * A scratch belongs to the thread that opened it. Its address space is reserved at once and committed as it is taken;
- * close unmaps everything. It is not inherited by a forked child (MADV_DONTFORK), and every open scratch of the process
- * is listed, so that a ledger can attribute the scratch of another thread's ledger too. No GVL needed;
- * async-signal-safe, except that mmap may change errno.
+ * A scratch belongs to the thread that opened it. Its address space is reserved by open, committed as it is taken, and
+ * unmapped by close. It is not inherited by a forked child (MADV_DONTFORK), and every open scratch of the process is
+ * listed, so that a ledger can attribute the scratch of another thread's ledger too. Needs no GVL. Async-signal-safe,
+ * except that mmap may change errno.
  */
 #ifndef MEMSCOPE_SCRATCH_H
 #define MEMSCOPE_SCRATCH_H
@@ -19,25 +19,25 @@ struct memscope_scratch {
     size_t reserved;
     size_t committed; /* bytes made writable so far */
     size_t used;
-    int slot; /* in the list of open scratches; -1 when the list is full */
+    int slot; /* in the list of open scratches, -1 when the list is full */
 };
 
-/* Returns MEMSCOPE_NO_MEMORY when not even a small reservation can be had; the scratch is then closed. */
+/* Returns MEMSCOPE_NO_MEMORY and a closed scratch if the kernel refuses even a small reservation. */
 enum memscope_status memscope_scratch_open(struct memscope_scratch *scratch);
 
 /* Returns a 16-aligned block, zeroed on first use, or NULL when the reservation is exhausted or the kernel refuses. */
 void *memscope_scratch_take(struct memscope_scratch *scratch, size_t size);
 
-/* Extends the last block by size bytes, in place; returns the added part, or NULL. Adds no alignment. */
+/* Extends the last block by size bytes, in place, and returns the added part, or NULL. Adds no alignment. */
 void *memscope_scratch_extend(struct memscope_scratch *scratch, size_t size);
 
 /* Makes the next `size` bytes resident without taking them, so that filling them later changes no RSS. */
 void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size);
 
-/* Sets whether children forked from now on inherit this scratch, so that they can read it. By default, they do not. */
+/* Lets children forked from now on inherit this scratch, and read it, or not. By default, they do not. */
 void memscope_scratch_inherit(struct memscope_scratch *scratch, int inherited);
 
-/* Idempotent; a zeroed scratch counts as closed. */
+/* Idempotent. A zeroed scratch is closed. */
 void memscope_scratch_close(struct memscope_scratch *scratch);
 
 /*
@@ -51,7 +51,7 @@ void memscope_lasting_empty(void *start, size_t size);
 
 /*
  * Resident bytes of the pages in which a range of such a mapping, or of static memory, lies. Counts whole pages, by
- * mincore (microseconds per megabyte); if mincore fails, all of these pages count as resident.
+ * mincore (microseconds per megabyte). If mincore fails, all of these pages are treated as resident.
  */
 size_t memscope_lasting_resident_bytes(const void *start, size_t bytes);
 

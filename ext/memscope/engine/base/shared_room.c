@@ -3,11 +3,11 @@
 #include <sys/mman.h>
 
 /* Far more than any answer takes. Smaller sizes are for processes whose address space is limited (RLIMIT_AS). */
-#define LARGEST ((size_t)256 << 20)
-#define SMALLEST ((size_t)16 << 20)
+#define MAX_BYTES ((size_t)256 << 20)
+#define MIN_BYTES ((size_t)16 << 20)
 
 enum memscope_status memscope_shared_room_open(struct memscope_shared_room *room) {
-    for (size_t size = LARGEST; size >= SMALLEST; size /= 2) {
+    for (size_t size = MAX_BYTES; size >= MIN_BYTES; size /= 2) {
         void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
         *room = (struct memscope_shared_room){.base = base, .size = size};

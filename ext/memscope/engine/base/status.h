@@ -18,13 +18,13 @@ enum memscope_status {
     MEMSCOPE_IO,          /* any other errno of a read */
     MEMSCOPE_EXHAUSTED,   /* a limit on the number of processes is reached */
     MEMSCOPE_NO_FILE,     /* no descriptor is free (EMFILE, ENFILE) */
-    MEMSCOPE_SHARED,      /* a child of memscope shared all pages meanwhile (kernel/own_children.h) */
+    MEMSCOPE_SHARED,      /* a child of memscope shared all pages during the reading (kernel/own_children.h) */
 };
 
-/* The id of a status, such as "denied"; lib/memscope/value/reasons.words has a sentence for each. Any context. */
+/* The id of a status, such as "denied". lib/memscope/value/reasons.words has a sentence for each. Any context. */
 const char *memscope_status_id(enum memscope_status status);
 
-/* The status that an errno of open, read, ioctl or mmap means. Any context. */
+/* The status for an errno of open, read, ioctl or mmap. Any context. */
 enum memscope_status memscope_status_of_errno(int error);
 
 #endif

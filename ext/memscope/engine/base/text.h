@@ -11,7 +11,7 @@ struct memscope_text {
     size_t length;
 };
 
-/* The text of a NUL-terminated string; no text for NULL. */
+/* The text of a NUL-terminated string, or no text for NULL. */
 static inline struct memscope_text memscope_text_of(const char *string) {
     struct memscope_text text = {string, 0};
 
@@ -20,7 +20,7 @@ static inline struct memscope_text memscope_text_of(const char *string) {
     return text;
 }
 
-/* Whether the text is exactly this string. */
+/* Returns true if the text is exactly this string. */
 static inline bool memscope_text_is(struct memscope_text text, const char *string) {
     size_t index = 0;
 

@@ -10,8 +10,8 @@
 
 /*
  * Reads path into buffer and ends it with a NUL. *length is the text's length without the NUL. Returns
- * MEMSCOPE_TRUNCATED when the file is capacity - 1 bytes or longer (buffer then holds its beginning). No allocation, no
- * GVL needed; a few µs.
+ * MEMSCOPE_TRUNCATED when the file is capacity - 1 bytes or longer (buffer then holds its beginning). No allocation.
+ * Needs no GVL. Takes a few µs.
  */
 enum memscope_status memscope_text_file_read(const char *path, char *buffer, size_t capacity, size_t *length);
 
@@ -27,7 +27,8 @@ struct memscope_text_lines {
 /* The caller has set window and capacity. */
 enum memscope_status memscope_text_lines_open(struct memscope_text_lines *lines, const char *path);
 
-/* The next line, without its newline; NULL at the end. Leaves out lines that the window cannot hold or that do not end.
+/*
+ * The next line, without its newline, or NULL at the end. Leaves out lines without an end, or too long for the window.
  */
 const char *memscope_text_lines_next(struct memscope_text_lines *lines);
 

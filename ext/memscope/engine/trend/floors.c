@@ -16,7 +16,7 @@
 /* A point is an outlier if it differs from its neighbours by more than this many standard deviations of the noise. */
 #define OUTLIER 6
 #define RESTART_SHARE (1.0 / 6)
-/* How many of the newest points serve to estimate the noise, and how many on each side show that a fall lasted. */
+/* The number of newest points that estimate the noise, and of points on each side that show that a fall lasted. */
 #define NOISE_POINTS 128
 #define NEIGHBOURS 3
 

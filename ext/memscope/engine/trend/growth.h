@@ -42,7 +42,7 @@ size_t memscope_growth_alone(const struct memscope_regression *regression, const
 
 /*
  * Hours of data, with one value per `interval` hours, after which a slope that starts `onset` hours after the first
- * point of a series can be told from no slope. INFINITY: more than a month.
+ * point of a series can be detected. INFINITY for more than a month.
  */
 double memscope_growth_needs(double slope, double onset, double interval, double level,
                              const struct memscope_trend_noise *noise);

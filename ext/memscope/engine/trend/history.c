@@ -131,15 +131,15 @@ static bool are_unknown(const double *values, size_t first, size_t after) {
 static bool is_current(struct taken *taken, enum memscope_history_series series) {
     struct memscope_history *history = taken->history;
     size_t late = taken->count < LATE_EPOCHS ? taken->count : LATE_EPOCHS;
-    size_t patience = 2 + 2 * (size_t)taken->spacing[series] / taken->epochs.seconds;
-    size_t recent = taken->count < patience ? taken->count : patience;
+    size_t max_gap = 2 + 2 * (size_t)taken->spacing[series] / taken->epochs.seconds;
+    size_t recent = taken->count < max_gap ? taken->count : max_gap;
 
     if (are_unknown(taken->values[series], 0, late)) {
         history->uses[series] = MEMSCOPE_HISTORY_BEGAN_LATE;
         history->unsampled_epochs[series] = LATE_EPOCHS;
     } else if (are_unknown(taken->values[series], taken->count - recent, taken->count)) {
         history->uses[series] = MEMSCOPE_HISTORY_ENDED;
-        history->unsampled_epochs[series] = (unsigned)patience;
+        history->unsampled_epochs[series] = (unsigned)max_gap;
     } else {
         history->uses[series] = MEMSCOPE_HISTORY_USED;
     }

@@ -26,7 +26,7 @@ enum {
 struct memscope_points {
     size_t count;
     const double *hours;
-    const double *sizes; /* how many values each point is the mean of */
+    const double *sizes; /* number of values in each point's mean */
 };
 
 struct memscope_regression {

@@ -121,7 +121,7 @@ struct memscope_slope memscope_theil_sen(const double *times, const double *valu
     return slope;
 }
 
-/* By how much ties reduce the variance of the score. Reorders the values. */
+/* The reduction of the score's variance by ties. Reorders the values. */
 static double variance_of_ties(double *values, size_t count) {
     double variance = 0;
 

@@ -66,7 +66,7 @@ struct memscope_curve {
     enum memscope_curve_kind kind;
     double scale;
     double start, rise;
-    double bic; /* only differences between curves of the same series mean something */
+    double bic; /* comparable only between curves of the same series */
 };
 
 /* A curve's height above its start at this time, for a rise of 1. */

@@ -30,7 +30,7 @@
 /* Memory is steady only if growth by this share of RSS in twelve points (an hour) could have been told from none. */
 #define STEADY_SHARE 0.25
 #define STEADY_POINTS 12
-/* How many time slices of a growth must have points. */
+/* Minimum time slices of a growth that have points. */
 #define MIN_PARTS 8
 #define MIN_LINE_POINTS 4
 /* A rise in the first hours is a warm-up. A later one may come again on another day, this many times as large. */
@@ -228,7 +228,7 @@ static void fit_series(struct judgement *judgement, int series, struct memscope_
                          &judgement->growth);
 }
 
-/* How much more a series has in its last third than in its first. */
+/* A series' growth from its first third to its last. */
 static double growth_of_thirds(const struct judgement *judgement, int series) {
     const double *values = judgement->floors.values[series];
     size_t count = judgement->floors.count, third = count / 3;
@@ -343,8 +343,8 @@ static double newest_seconds(const struct judgement *judgement) {
 }
 
 /*
- * How much longer growth must hold before it is called a leak. In all, it must hold for PERSISTENCE_SECONDS, or for as
- * long as it would take to reach the limit if that is less.
+ * The remaining time that growth must persist before it is called a leak. In all, it must persist for
+ * PERSISTENCE_SECONDS, or for as long as it would take to reach the limit if that is less.
  */
 static double awaited_seconds(const struct judgement *judgement, const struct memscope_verdict_memory *memory,
                               const struct memscope_verdict *verdict) {
