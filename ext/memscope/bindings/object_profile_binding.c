@@ -388,7 +388,7 @@ static VALUE read_ended(bool stop) {
     return reading;
 }
 
-/* Of a profile that another Ractor has ended, returns its last reading. */
+/* Returns the last reading of a profile that another Ractor has ended. */
 static VALUE read_profile(struct scan scan) {
     scan.begun_ns = memscope_now_ns();
     memscope_object_profile_settle();

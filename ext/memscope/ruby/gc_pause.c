@@ -14,7 +14,7 @@ static uint64_t work(uint64_t state) {
     return state;
 }
 
-/* Of the fastest batch, since another process may run during the others. */
+/* The fastest batch's time, since another process may run during the others. */
 static uint64_t ns_of_work(void) {
     volatile uint64_t state = 1;
     uint64_t least = UINT64_MAX;

@@ -350,9 +350,9 @@ struct memscope_constant {
     VALUE value, file;
 };
 struct memscope_id_item {
-    uint32_t key; /* 0: none */
+    uint32_t key; /* 0 if none */
     int collision;
-    const struct memscope_constant *value; /* NULL: none */
+    const struct memscope_constant *value; /* NULL if none */
 };
 struct memscope_id_table {
     int capacity, count, used;

@@ -36,7 +36,7 @@ enum memscope_cgroup_event {
 #undef EVENT
 
 struct memscope_cgroup_figure {
-    enum memscope_status status; /* UNSUPPORTED: this cgroup version has no such figure */
+    enum memscope_status status; /* UNSUPPORTED if this cgroup version has no such figure */
     bool unlimited;              /* the limit is "max", or v1's greatest number, so `value` is meaningless */
     uint64_t value;
     const char *file; /* its file, without the directory, NULL when UNSUPPORTED */

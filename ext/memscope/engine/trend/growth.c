@@ -127,7 +127,7 @@ static void record_step(struct memscope_growth *growth, size_t point, double hei
     growth->steps[growth->step_count++] = (struct memscope_growth_step){point, height};
 }
 
-/* Adds the largest jump to the columns if it is a step, and returns true. `left`: the residual of the columns. */
+/* Returns true and adds the largest jump to the columns if it is a step. `left`: the residual of the columns. */
 static bool find_step(struct memscope_regression *regression, const double *series, double *left,
                       struct memscope_growth *growth) {
     double values[MEMSCOPE_TREND_POINTS], step[MEMSCOPE_REGRESSION_ROWS], beside[MEMSCOPE_REGRESSION_ROWS];

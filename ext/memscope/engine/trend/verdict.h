@@ -68,13 +68,13 @@ struct memscope_verdict_memory {
     struct memscope_trend_noise noise;          /* of RSS */
 };
 
-/* NAN: unknown, or not part of this kind of verdict. Never NAN: shares, confidence and p_value. */
+/* NAN if unknown, or not part of this kind of verdict. shares, confidence and p_value are never NAN. */
 struct memscope_verdict {
     enum memscope_verdict_kind kind;
     bool grows; /* this judgement by itself finds unbounded growth, in RSS or in a layer */
     /*
-     * Of the growth that the verdict is about: the layer that grows most, and each growing layer's share. Shares sum to
-     * 1, or are all 0 if nothing is growing.
+     * The layer that grows most, and each growing layer's share of the growth. Shares sum to 1, or are all 0 if nothing
+     * is growing.
      */
     enum memscope_layer layer;
     double shares[MEMSCOPE_LAYERS];

@@ -16,7 +16,7 @@ static struct trace {
     bool running;
     bool counting;
     bool read;    /* the log holds survivors, which are judged no more */
-    VALUE thread; /* nil: all of the main Ractor */
+    VALUE thread; /* nil for all of the main Ractor */
     struct memscope_allocation_counts counts;
     struct memscope_names names; /* of paths and classes */
     _Atomic(uint64_t) others;    /* from 4.0 on, other Ractors add to it in parallel */

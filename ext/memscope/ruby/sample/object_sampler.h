@@ -104,7 +104,7 @@ struct memscope_object_tags {
                                                judged all objects from before it. */
 };
 
-/* Of a running profile. Settle it first. */
+/* For a running profile. Settle it first. */
 struct memscope_object_tags memscope_object_sampler_tags(void);
 
 #endif
