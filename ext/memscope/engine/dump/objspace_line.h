@@ -13,7 +13,6 @@
 /* Bytes after a line's newline that must be readable, though they mean nothing. */
 #define MEMSCOPE_OBJSPACE_PADDING 16
 
-/* An object of an unknown type. */
 #define MEMSCOPE_OBJSPACE_UNKNOWN_TYPE 0x1f
 
 struct memscope_objspace_text {

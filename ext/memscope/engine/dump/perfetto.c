@@ -72,7 +72,6 @@ static void put_bytes(struct message *message, unsigned field, const void *bytes
         memcpy(into, bytes, size);
 }
 
-/* Puts nothing if there are no numbers. */
 static void put_packed(struct message *message, unsigned field, const struct message *numbers) {
     if (numbers->length > 0)
         put_bytes(message, field, numbers->bytes, numbers->length);

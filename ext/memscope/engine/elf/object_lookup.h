@@ -16,7 +16,6 @@ struct memscope_loaded_object {
     const uint8_t *unwind_index;  /* its .eh_frame_hdr, NULL for none */
 };
 
-/* Returns true if this C library has such a lookup. */
 bool memscope_object_lookup_possible(void);
 
 /*

@@ -45,7 +45,6 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
 /* Called in the child. Returns false if a write fails. */
 bool memscope_forked_child_answer(int answer, const void *bytes, size_t size);
 
-/* Returns true if this process is such a child. */
 bool memscope_is_forked_child(void);
 
 /* Called in the child. Returns the maximum so far of its RSS above the RSS that it was forked with, in bytes. */

@@ -17,7 +17,7 @@
 #define SIZE_FLAGS ((uintptr_t)7)
 #define PREVIOUS_IN_USE ((uintptr_t)1)
 #define IS_MMAPPED ((uintptr_t)2)
-#define SMALLEST_CHUNK (4 * WORD)
+#define MIN_CHUNK (4 * WORD)
 #define CHUNK_FIELDS (6 * WORD) /* sizeof(struct malloc_chunk), which mtrim keeps at the start of a free chunk */
 
 /* struct malloc_state from 2.27 to 2.42: fastbinsY, then top. 2.43 has no fastbins, and top elsewhere. */
@@ -195,7 +195,7 @@ void memscope_chunk_walk_add_fast_chunks(struct memscope_chunk_walk *walk, uintp
 
         for (size_t step = 0; address != 0 && address != passed; step++) {
             if (!memscope_own_memory_read(walk->memory, address, &chunk, sizeof chunk) ||
-                (chunk.size & ~SIZE_FLAGS) != SMALLEST_CHUNK + bin * ALIGNMENT || !add_fast(walk, address))
+                (chunk.size & ~SIZE_FLAGS) != MIN_CHUNK + bin * ALIGNMENT || !add_fast(walk, address))
                 break;
             if ((step & (step - 1)) == 0)
                 passed = address;
@@ -320,7 +320,7 @@ static bool is_chain(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_
         if (!memscope_chunk_walk_word(walk, chunk + WORD, &size))
             return false;
         size &= ~SIZE_FLAGS;
-        if (size < SMALLEST_CHUNK || size % ALIGNMENT != 0 || size > end - chunk)
+        if (size < MIN_CHUNK || size % ALIGNMENT != 0 || size > end - chunk)
             return false;
         chunk += size;
     }
@@ -415,7 +415,7 @@ static void walk_heap(struct memscope_chunk_walk *walk, struct heap *heap, struc
             add_inner(walk, heap, (struct memscope_range){chunk, heap->end}, MEMSCOPE_CHUNK_IN_USE, totals);
             return;
         }
-        if ((size < SMALLEST_CHUNK && !fence) || size == 0 || size % ALIGNMENT != 0)
+        if ((size < MIN_CHUNK && !fence) || size == 0 || size % ALIGNMENT != 0)
             break;
         if (size <= heap->end - chunk && heap->end - next < ALIGNMENT) {
             add_top(walk, heap, chunk, totals);
@@ -445,7 +445,7 @@ static void walk_heap(struct memscope_chunk_walk *walk, struct heap *heap, struc
 static uintptr_t first_chunk(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end, bool *skipped) {
     const struct memscope_range *range;
 
-    for (uintptr_t chunk = start; chunk + SMALLEST_CHUNK <= end; chunk += ALIGNMENT) {
+    for (uintptr_t chunk = start; chunk + MIN_CHUNK <= end; chunk += ALIGNMENT) {
         if (is_chain(walk, chunk, end, 16))
             return chunk;
         range = range_at(walk, chunk);
@@ -485,7 +485,7 @@ static uintptr_t first_chunk_of_arena_heap(struct memscope_chunk_walk *walk, uin
                                            uintptr_t end) {
     uintptr_t chunk = (from + ALIGNMENT - 1) & -(uintptr_t)ALIGNMENT, size;
 
-    for (; chunk < start + STATE_LIMIT && chunk + SMALLEST_CHUNK <= end; chunk += ALIGNMENT)
+    for (; chunk < start + STATE_LIMIT && chunk + MIN_CHUNK <= end; chunk += ALIGNMENT)
         if (memscope_chunk_walk_word(walk, chunk + WORD, &size) &&
             (size & (PREVIOUS_IN_USE | IS_MMAPPED)) == PREVIOUS_IN_USE && is_chain(walk, chunk, end, 8))
             return chunk;

@@ -10,7 +10,7 @@
 #define ALIGNMENT (2 * WORD)
 #define SIZE_FLAGS ((uintptr_t)7)
 #define PREVIOUS_IN_USE ((uintptr_t)1)
-#define SMALLEST_CHUNK (4 * WORD)
+#define MIN_CHUNK (4 * WORD)
 
 /*
  * struct malloc_state from its last bin on (2.26 to 2.43). No chunk is ever put in that bin, so both of its words point
@@ -152,7 +152,7 @@ static uintptr_t piece_end(struct memscope_chunk_walk *walk, uintptr_t start, ui
             return (chunk + size) % page == 0 ? chunk + size : 0;
         if (size == ALIGNMENT && is_first_fencepost(walk, chunk))
             return chunk + 2 * ALIGNMENT;
-        if (size == limit - chunk || (size < SMALLEST_CHUNK && (size == 0 || (chunk + 3 * ALIGNMENT) % page != 0)))
+        if (size == limit - chunk || (size < MIN_CHUNK && (size == 0 || (chunk + 3 * ALIGNMENT) % page != 0)))
             return 0;
     }
     return 0;

@@ -9,7 +9,6 @@
 
 #include <stdbool.h>
 
-/* Saves the allocators' environment variables before ENV can change them. */
 void memscope_allocator_environment_capture(void);
 
 /* Returns true in secure-execution mode (AT_SECURE), where allocators ignore these variables. */

@@ -9,9 +9,9 @@
 
 #define NAMESPACE "glibc.malloc."
 
-/* malloc/malloc.c: TCACHE_MAX_BINS (2.26), TCACHE_SMALL_BINS (2.42). LARGEST_CACHED is tidx2usize of the last bin. */
+/* malloc/malloc.c: TCACHE_MAX_BINS (2.26), TCACHE_SMALL_BINS (2.42). MAX_CACHED is tidx2usize of the last bin. */
 #define CACHED_SIZES ((size_t)64)
-#define LARGEST_CACHED (CACHED_SIZES * 2 * sizeof(size_t) + sizeof(size_t))
+#define MAX_CACHED (CACHED_SIZES * 2 * sizeof(size_t) + sizeof(size_t))
 
 struct tunable {
     const char *name;
@@ -57,7 +57,7 @@ static uint64_t maximum_of(const struct tunable *tunable) {
     if (strcmp(tunable->name, "mmap_threshold") == 0 && !is_since(35))
         return UINT64_C(32) << 20;
     if (strcmp(tunable->name, "tcache_max") == 0 && !is_since(42))
-        return LARGEST_CACHED;
+        return MAX_CACHED;
     return tunable->maximum;
 }
 
@@ -232,7 +232,7 @@ static uint64_t value_of(const char *name, uint64_t otherwise) {
 uint64_t memscope_glibc_cache_slots(void) {
     uint64_t count = value_of("tcache_count", cached_of_each_size());
 
-    if ((count > INT8_MAX && !is_since(30)) || (is_since(42) && value_of("tcache_max", 0) > LARGEST_CACHED))
+    if ((count > INT8_MAX && !is_since(30)) || (is_since(42) && value_of("tcache_max", 0) > MAX_CACHED))
         return UINT64_MAX;
     return count * CACHED_SIZES;
 }

@@ -46,7 +46,7 @@ static void give_back(struct memscope_counted_texts *texts, uint16_t cell) {
     }
 }
 
-/* Returns the first of the cells that hold the text; 0 if too few cells are free. */
+/* Returns the first of the text's cells, 0 if too few cells are free. */
 static uint16_t store(struct memscope_counted_texts *texts, const char *bytes, size_t length) {
     uint16_t first = 0, *link = &first;
 

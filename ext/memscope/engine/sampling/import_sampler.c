@@ -359,9 +359,7 @@ void memscope_import_sampler_patch_new(void) {
 
 static bool patching_for_fork;
 
-/*
- * If a signal handler forks while this thread changes slots, the child goes on changing them without the linker's lock.
- */
+/* If a signal handler forks while this thread changes slots, the child continues without the linker's lock. */
 static void before_fork(void) {
     bool begun = begin_patching();
 

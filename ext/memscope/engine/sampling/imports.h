@@ -14,7 +14,6 @@
 
 #include "base/status.h"
 
-/* An imported function, by name, and its replacement. */
 struct memscope_import {
     const char *name;
     void *original;

@@ -67,8 +67,8 @@ void memscope_window_sums_add(struct memscope_window_sums *sums, double added, d
  * The variance of an estimate, from the spread between windows, since samples of the same window are not independent.
  * Each window's contribution is compared with the share of the estimate that is in proportion to the allocations that
  * the window represents. The result is never below the variance of the same number of independent samples. `objects` is
- * the number of objects that the samples represent. `squares` is the sum of the squares of what each sample adds, or 0
- * if all samples add the same.
+ * the number of objects that the samples represent. `squares` is the sum of the squared contributions of samples, or 0
+ * if all are equal.
  */
 double memscope_window_variance(const struct memscope_window_sums *sums, const struct memscope_sampling_plan *plan,
                                 uint64_t samples, double objects, double squares);

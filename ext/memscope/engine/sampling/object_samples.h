@@ -83,7 +83,6 @@ void memscope_object_samples_sweep(struct memscope_object_samples *samples, bool
 /* Drops all samples, or all but the old ones if the GC was minor. Call after a GC whose survivors are unknown. */
 void memscope_object_samples_forget(struct memscope_object_samples *samples, bool minor);
 
-/* Drops the samples of this window. */
 void memscope_object_samples_forget_window(struct memscope_object_samples *samples, uint32_t window);
 
 /* Call when objects have moved. */

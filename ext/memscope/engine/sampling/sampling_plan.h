@@ -80,7 +80,6 @@ uint64_t memscope_plan_interval(struct memscope_sampling_plan *plan);
  */
 uint64_t memscope_plan_skip(struct memscope_sampling_plan *plan, uint64_t reach);
 
-/* A random bit. */
 bool memscope_plan_coin(struct memscope_sampling_plan *plan);
 
 /*

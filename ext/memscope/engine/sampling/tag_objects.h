@@ -10,7 +10,6 @@
 #include "sampling/object_groups.h"
 #include "sampling/object_samples.h"
 
-/* Estimates of one tag. */
 struct memscope_tag_objects {
     uint64_t samples;
     double objects, bytes;

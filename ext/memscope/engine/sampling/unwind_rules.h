@@ -24,7 +24,7 @@ enum memscope_unwind_kind {
 
 /*
  * The caller's stack pointer (the CFA) is `cfa` bytes above the register that `kind` names. The 8 bytes below the CFA
- * hold the return address. The caller's rbp is saved at CFA + `rbp`; if `rbp` is 0, it is still in the register.
+ * hold the return address. The caller's rbp is saved at CFA + `rbp`, or still in the register if `rbp` is 0.
  */
 struct memscope_unwind_rule {
     enum memscope_unwind_kind kind;
