@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-# Probes headers and functions of this Ruby and this C library. Decides nothing about the allocator: which one
-# serves malloc is only known in the running process (engine/malloc/allocator.h).
+# Probes headers and functions of this Ruby and this C library. Decides nothing about the allocator, which is
+# only known in the running process (engine/malloc/allocator.h).
 
 require "mkmf"
 
 unless RUBY_ENGINE == "ruby" && RUBY_PLATFORM.include?("linux")
-  # JRuby and TruffleRuby have no heap that this extension could read, and other systems than Linux no /proc: the gem
-  # installs, loads and says so.
+  # JRuby and TruffleRuby have no heap that this extension could read, and other systems than Linux no /proc. The gem
+  # installs and loads, and reports the reason.
   File.write("Makefile", dummy_makefile($srcdir).join)
   exit
 end
@@ -17,12 +17,12 @@ end
 $srcs = Dir["**/*.c", base: $srcdir].map { |path| File.basename(path) }.sort
 $VPATH.concat(Dir["{bindings,ruby,ruby/*,engine/*}/", base: $srcdir].sort.map { |room| "$(srcdir)/#{room.chomp('/')}" })
 $INCFLAGS << " -I$(srcdir) -I$(srcdir)/engine"
-# -Os: most of this code runs once per reading, and its pages are resident in every process that loads it. What runs for
+# -Os: most of this code runs once per reading, and its pages are resident in every process that loads it. Code for
 # each object of a heap is compiled with -O2 (depend). layout.ld needs a section for each function and variable.
 $CFLAGS << " -std=c11 -Os -ffunction-sections -fdata-sections -fvisibility=hidden -Wall -Wextra -Wshadow " \
            "-Wstrict-prototypes -Wmissing-prototypes -Wundef -Wno-unused-parameter"
 $warnflags = ""
-# Ruby's headers warn under these flags; as system headers they do not.
+# Ruby's headers warn under these flags, unless they are system headers.
 $INCFLAGS.gsub!(/-I(\$\((?:arch_)?hdrdir\)\S*)/, '-isystem \1')
 $CPPFLAGS << " -D_GNU_SOURCE"
 
@@ -30,9 +30,9 @@ $CPPFLAGS << " -D_GNU_SOURCE"
 # default on aarch64.
 $CFLAGS << " -mtls-dialect=gnu2" if RbConfig::CONFIG["host_cpu"] == "x86_64" && try_cflags("-mtls-dialect=gnu2")
 
-# These flags put what loading reads at the extension's beginning, and make it smaller: one segment for headers,
-# constants and code, and packed relocations. With packed relocations, loading needs glibc 2.36 or newer; musl before
-# 1.2.4 would ignore them and crash. A linker that lacks a flag fails or warns.
+# These flags put the pages that loading reads at the extension's beginning, and make it smaller: one segment for
+# headers, constants and code, and packed relocations. With packed relocations, loading needs glibc 2.36 or newer. musl
+# before 1.2.4 would ignore them and crash. A linker that lacks a flag fails or warns.
 def add_linker_flag(flag, source = MAIN_DOES_NOTHING)
   $DLDFLAGS << " #{flag}" if checking_for(flag) { try_link(source, "-Wl,--fatal-warnings #{flag}") }
 end
@@ -76,7 +76,7 @@ $defs << "-DHAVE_RB_SHAPE_TREE" if shape_tree
 
 have_func("rb_internal_thread_add_event_hook", "ruby/thread.h") # since 3.2
 have_func("rb_postponed_job_preregister", "ruby/debug.h") # since 3.3
-have_library("m", "log") # libruby links it already; made explicit for -Wl,--no-undefined
+have_library("m", "log") # libruby links it already, explicit here for -Wl,--no-undefined
 
 $cleanfiles << "record_structs.h"
 create_header

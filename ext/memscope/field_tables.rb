@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Reads the tables of records and their fields (lib/memscope/value/field_table.rb) with their documentation, for what is
-# made from them: C structs, signatures and documentation.
+# Reads the tables of records and their fields (lib/memscope/value/field_table.rb) with their documentation, to make
+# C structs, signatures and documentation from them.
 module FieldTables
   Section = Struct.new(:name, :superclass, :options, :doc, :rows)
   Row = Struct.new(:name, :type, :nullable, :options, :doc, :group)

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Writes record_structs.h: a C struct for each record whose heading in its table says struct=name, with a member for
-# each field that C can hold (no list, Hash or record, and nothing that is marked `by_hand`), and a description of its
+# Writes record_structs.h: a C struct for each record with struct=name in its table's heading, with a member for each
+# field that C can hold (no list, Hash or record, and nothing that is marked `by_hand`), and a description of its
 # members.
 # The Makefile runs it in its directory.
 
@@ -44,7 +44,7 @@ module RecordStructs
       C
     end
 
-    # Writes record_structs.h, unless it is current; into tmp/structs for compilers that do not run the Makefile.
+    # Writes record_structs.h, unless it is current: into tmp/structs for compilers that do not run the Makefile.
     #
     # @return [String] its directory
     def write(directory = File.expand_path("../../tmp/structs", __dir__))

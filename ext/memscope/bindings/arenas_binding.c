@@ -191,7 +191,7 @@ static VALUE absence(const struct arenas_call *call) {
     return memscope_reason("statistics_unread");
 }
 
-/* Why glibc's fields are missing, and which keys this version of jemalloc lacks. */
+/* Reasons for glibc's missing fields, and for the keys that this jemalloc lacks. */
 static void set_jemalloc_gaps(VALUE reasons, const struct memscope_jemalloc_arenas *arenas) {
     const struct memscope_jemalloc_arena *merged = &arenas->list[arenas->count - 1];
     size_t count;

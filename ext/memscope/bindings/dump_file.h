@@ -7,7 +7,7 @@
 #include "dump/objspace_graph.h"
 
 struct memscope_dump_file {
-    enum memscope_status status; /* if it is MEMSCOPE_OK after the reading, the reader's graph and dump are made */
+    enum memscope_status status; /* after the reading, MEMSCOPE_OK if the reader's graph and dump are made */
     struct memscope_objspace_reader reader;
     bool more;
 };

@@ -1,7 +1,7 @@
 /*
  * Native.history_series, open_history, add_to_history, mark_history, history: the rings of samples of this process.
  *
- * Whoever uses the rings holds the GVL from beginning to end, so that a fork by Ruby never copies them half written. A
+ * Users of the rings hold the GVL from beginning to end, so that a fork by Ruby never copies them half written. A
  * forked child empties them before its first use.
  */
 #include "bindings/reasons.h"

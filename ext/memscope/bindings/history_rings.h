@@ -1,4 +1,4 @@
-/* The rings of samples of this process, for the bindings that read them. Whoever uses them holds the GVL. */
+/* The rings of samples of this process, for the bindings that read them. Users hold the GVL. */
 #ifndef MEMSCOPE_HISTORY_RINGS_H
 #define MEMSCOPE_HISTORY_RINGS_H
 

@@ -21,7 +21,7 @@ static void add_malloc_reason(VALUE reasons, const struct memscope_ledger_call *
         memscope_hash_set(reasons, "malloc", memscope_reason_of("malloc_unidentified", why));
 }
 
-/* Why a requested option (deep, shared, objects) had no effect, or only a partial one. */
+/* The reason why a requested option (deep, shared, objects) had no effect, or only a partial one. */
 static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call *call) {
     const struct memscope_ledger *ledger = &call->ledger;
     uint64_t in_use;

@@ -11,7 +11,7 @@
 
 enum memscope_profile_backend { MEMSCOPE_BACKEND_NONE, MEMSCOPE_BACKEND_JEMALLOC, MEMSCOPE_BACKEND_IMPORTS };
 
-/* Of this process at some moment. rss: 0 if it could not be read. */
+/* This process's memory at some moment. rss: 0 if unreadable. */
 struct memscope_memory {
     bool knows_live_bytes;
     uint64_t live_bytes, rss;

@@ -27,7 +27,7 @@ static VALUE end_run(VALUE run) {
     return Qnil;
 }
 
-/* Native.tag(name) { … } -> the block's value. Only the first 64 bytes of the name count. */
+/* Native.tag(name) { … } -> the block's value. Only the first 64 bytes of the name matter. */
 static VALUE native_tag(VALUE self, VALUE name) {
     struct memscope_tag_run run = memscope_tag_begin(RSTRING_PTR(name), (size_t)RSTRING_LEN(name));
 

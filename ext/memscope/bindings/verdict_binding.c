@@ -70,7 +70,7 @@ static VALUE reason_of(const struct memscope_history *history, enum memscope_his
     return memscope_reason_of("series_ended", name, minutes);
 }
 
-/* Why layers, or parts of them, are unknown: by layer, with the series that is missing. */
+/* Reasons why layers, or parts of them, are unknown: by layer, with the missing series. */
 static VALUE reasons_to_hash(const struct memscope_history *history) {
     VALUE hash = rb_hash_new();
 

@@ -1,6 +1,4 @@
-/*
- * Which objects the roots reach, each by a shortest path, and which are garbage.
- */
+/* A shortest path to each object that the roots reach. All other objects are garbage. */
 #ifndef MEMSCOPE_SHORTEST_PATHS_H
 #define MEMSCOPE_SHORTEST_PATHS_H
 

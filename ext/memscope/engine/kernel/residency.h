@@ -1,6 +1,4 @@
-/*
- * Which pages of this process are in memory, from the best source that this kernel grants.
- */
+/* The resident pages of this process, from the best source that this kernel grants. */
 #ifndef MEMSCOPE_RESIDENCY_H
 #define MEMSCOPE_RESIDENCY_H
 

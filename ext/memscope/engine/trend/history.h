@@ -17,7 +17,7 @@ enum memscope_history_series {
     MEMSCOPE_HISTORY_ROWS = MEMSCOPE_HISTORY_SERIES - MEMSCOPE_HISTORY_FIRST_ROW,
 };
 
-/* Why a series is not judged. A series is left out if the first epochs, or the last ones, have no sample of it. */
+/* A series is left out of the verdict if the first epochs, or the last ones, have no sample of it. */
 enum memscope_history_use {
     MEMSCOPE_HISTORY_USED,
     MEMSCOPE_HISTORY_UNSAMPLED,

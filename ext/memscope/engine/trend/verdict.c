@@ -27,7 +27,7 @@
  */
 #define MAX_VARIANCE_FACTOR 6
 #define LATEST_POINTS 6
-/* Memory is steady only if growth by this share of RSS in twelve points (an hour) could have been told from none. */
+/* Memory is steady only if growth by this share of RSS in twelve points (an hour) would have been detected. */
 #define STEADY_SHARE 0.25
 #define STEADY_POINTS 12
 /* Minimum time slices of a growth that have points. */
@@ -162,7 +162,7 @@ static void take_steps(const struct judgement *judgement, int series, double *va
 
 /*
  * The largest rise in a series before its growth began, without steps and warm-up, in a time no longer than the growth
- * has lasted: a rise such as a day's load causes.
+ * has lasted, such as a day's load.
  */
 static double earlier_rise(const struct judgement *judgement, int series) {
     const double *hours = judgement->floors.hours;
@@ -268,8 +268,8 @@ static bool any_series_grows(struct judgement *judgement, struct memscope_trend_
 }
 
 /*
- * The layers' shares of the growth along a direction. The direction is orthogonal to the columns, so the part that the
- * columns explain does not count.
+ * The layers' shares of the growth along a direction. The direction is orthogonal to the columns, so the shares exclude
+ * the part that the columns explain.
  */
 static void share(const struct judgement *judgement, const double *direction, struct memscope_verdict *verdict) {
     const struct memscope_floors *floors = &judgement->floors;

@@ -35,7 +35,7 @@ struct memscope_dump_result {
 
 /*
  * Writes the dump. Caller is the only thread of a forked child that ends soon: mapped memory is not unmapped. No
- * garbage collection is under way, and no other Ractor alive. memscope_named_references_learn must have been called.
+ * garbage collection is under way, and no other Ractor is alive. Call memscope_named_references_learn before the fork.
  */
 void memscope_live_dump_write(const struct memscope_live_dump *asked, const struct memscope_heap_listing *listing,
                               struct memscope_scratch *scratch, struct memscope_dump_result *result);

@@ -1,6 +1,4 @@
-/*
- * Which heap pages hold objects that compaction cannot move (found by ruby/heap/pin_survey.h).
- */
+/* Heap pages with objects that compaction cannot move (found by ruby/heap/pin_survey.h). */
 #ifndef MEMSCOPE_HEAP_PINS_H
 #define MEMSCOPE_HEAP_PINS_H
 

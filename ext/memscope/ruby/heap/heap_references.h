@@ -34,7 +34,7 @@ enum memscope_status memscope_heap_references_fill(struct memscope_heap_referenc
                                                    struct memscope_scratch *scratch);
 void memscope_heap_references_close(struct memscope_heap_references *references);
 
-/* The node of an object: the number of its slot. MEMSCOPE_NO_NODE if the object is in no listed slot. */
+/* The node of an object: the number of its slot. MEMSCOPE_NO_NODE if the object is not in a listed slot. */
 static inline uint32_t memscope_node_of(const struct memscope_heap_references *references, VALUE object) {
     return memscope_slot_of(&references->pages, object);
 }

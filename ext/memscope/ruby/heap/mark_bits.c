@@ -11,7 +11,7 @@
 
 static enum { UNPROVEN, PROVEN, REFUSED } state = MEMSCOPE_KNOWS_MARK_BITS ? UNPROVEN : REFUSED;
 
-/* Where the bitmaps are: bytes from the beginning of struct heap_page. */
+/* Offsets of the bitmaps in struct heap_page, in bytes. */
 static struct places {
     uintptr_t within; /* mask: the bits of an address that are its offset in the heap page */
     size_t start, marked, uncollectible;

@@ -1,6 +1,6 @@
 /*
- * Which objects the roots reach, by the references that the mark phase would follow: a bit for each slot of a listing.
- * An object whose bit is not set is garbage.
+ * The objects that the roots reach, by the references that the mark phase would follow: a bit for each slot of a
+ * listing. An object whose bit is not set is garbage.
  */
 #ifndef MEMSCOPE_MARKING_H
 #define MEMSCOPE_MARKING_H

@@ -166,7 +166,7 @@ static void survey_object(struct memscope_pin_survey *survey, VALUE object) {
     case RUBY_T_IMEMO:
         survey_internal(survey, object);
         break;
-    case RUBY_T_ARRAY: /* the table of finalizers pins its values, which are no references of any root */
+    case RUBY_T_ARRAY: /* the table of finalizers pins its values, which are not references of a root */
         if (MEMSCOPE_ROOTS_LACK_FINALIZERS && memscope_may_be_finalizers(object))
             mark_page(survey, object, MEMSCOPE_PAGE_MAY_PIN);
         break;

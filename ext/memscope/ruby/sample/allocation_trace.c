@@ -15,7 +15,7 @@
 static struct trace {
     bool running;
     bool counting;
-    bool read;    /* the log holds survivors, which are judged no more */
+    bool read;    /* the log has survivors, which are not examined again */
     VALUE thread; /* nil for all of the main Ractor */
     struct memscope_allocation_counts counts;
     struct memscope_names names; /* of paths and classes */

@@ -252,7 +252,7 @@ static void remove_hook(void) {
     pinned_majors = 0;
 }
 
-/* Frames that are forgotten keep their places until there are many of them. */
+/* Forgotten frames keep their places until there are many. */
 static void free_places(void) {
     if (!memscope_sampled_frames_crowded())
         return;
