@@ -30,6 +30,7 @@ class LedgerTest < MemscopeTest
     assert_equal "malloc (glibc)", ledger[:malloc].label
     assert_equal (25 * MEBIBYTE) + (MEBIBYTE / 2), ledger.dig(:malloc, :main_heap, :in_use).bytes
     assert_equal ledger[:malloc][:mmapped], ledger[:malloc][:mmapped]
+    assert_equal ledger[:malloc], ledger["malloc"]
   end
 
   def test_a_row_that_is_not_there_is_refused_with_those_that_are

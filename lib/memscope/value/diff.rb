@@ -14,22 +14,12 @@ module Memscope
   #
   # The change of a counter counts what happened in between; the change of a gauge is its rise or fall.
   class Diff < Reading
-    # Finds a row by its name, given as a Symbol, a String or a number.
-    # @api private
-    module Named
-      include Lookup
-
-      # (see Lookup#part)
-      def part(name) = parts.find { |row| row.name == name.to_s }
-    end
-    private_constant :Named
-
     # One number, or a group of them.
     class Row < Record
-      include Named
+      include Lookup
 
       # @api private
-      # @return [Symbol] for messages
+      # @return [Symbol]
       def id = name.to_sym
 
       # @api private
@@ -40,7 +30,7 @@ module Memscope
       # @return [Integer, Float] the change of a part; 0 if there is none
       def change_of(name) = part(name)&.change || 0
     end
-    include Named
+    include Lookup
 
     class << self
       # @param earlier [Reading]

@@ -148,7 +148,7 @@ module Memscope
 
   # Finds a part by its id, in whatever has `parts`.
   module Lookup
-    # @param id [Symbol, Integer]
+    # @param id [Symbol, Integer, String]
     # @return [Record]
     # @raise [KeyError] naming the existing ids
     def [](id)
@@ -158,9 +158,9 @@ module Memscope
 
     # @api private
     # @return [Record, nil]
-    def part(id) = parts.find { |part| part.id == id }
+    def part(id) = parts.find { |part| part.id.to_s == id.to_s }
 
-    # @param id [Symbol, Integer]
+    # @param id [Symbol, Integer, String]
     # @param deeper [Array<Symbol, Integer>] ids below it
     # @return [Record]
     # @raise [KeyError] naming the existing ids
