@@ -17,7 +17,9 @@ module Memscope
       # colons.
       SPACED = LIBRARY.match?(/\s/)
       AUTORUN = "-r#{SPACED ? 'memscope/cli/launch/autorun' : File.join(__dir__, 'autorun.rb')}".freeze
-      private_constant :MODES, :LIBRARY, :SPACED, :AUTORUN
+      # What each order needs, by the variable: its value, and what separates it from other values.
+      NEEDED = { "RUBYOPT" => [AUTORUN, " "], **(SPACED ? { "RUBYLIB" => [LIBRARY, ":"] } : {}) }.freeze
+      private_constant :MODES, :LIBRARY, :SPACED, :AUTORUN, :NEEDED
 
       class << self
         # @param mode [String] a key of MODES
@@ -29,9 +31,9 @@ module Memscope
 
           values = { pid: Process.pid, extension: extension_directory, **order }.compact
           environment[variable(mode)] = [Marshal.dump(values)].pack("m0")
-          # Several modes share these.
-          put_first(environment, "RUBYOPT", AUTORUN, " ")
-          put_first(environment, "RUBYLIB", LIBRARY, ":") if SPACED
+          NEEDED.each do |name, (needed, separator)| # several modes share these
+            environment[name] = [needed, *environment[name].split(separator) - [needed]].join(separator)
+          end
         end
 
         # Called by autorun.rb. Removes from the environment whatever no later program of this process needs.
@@ -60,16 +62,11 @@ module Memscope
           order if meant
         end
 
-        def put_first(environment, name, value, separator)
-          environment[name] = [value, *environment[name].to_s.split(separator) - [value]].join(separator)
-        end
-
         def withdraw
-          { "RUBYOPT" => [AUTORUN, " "], **(SPACED ? { "RUBYLIB" => [LIBRARY, ":"] } : {}) }
-            .each do |name, (value, separator)|
-              values = ENV.fetch(name, "").split(separator)
-              ENV[name] = (values.join(separator) unless values.empty?) if values.delete(value)
-            end
+          NEEDED.each do |name, (needed, separator)|
+            values = ENV.fetch(name, "").split(separator)
+            ENV[name] = (values.join(separator) unless values.empty?) if values.delete(needed)
+          end
         end
 
         # RubyGems may install the extension in a directory other than the library's.

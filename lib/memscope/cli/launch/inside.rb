@@ -22,6 +22,7 @@ module Memscope
         @pid = Process.pid
         @turn = Thread::Mutex.new
         @ended = false
+        require_relative "../../value/forks"
         require_relative "../../value/words"
         @words = Words.beside(__FILE__) # now: at the end, the program may have no descriptor left, or another root
         @io = output
@@ -89,14 +90,9 @@ module Memscope
         exit!(@order[:status])
       end
 
-      # Runs a block in a thread that is marked, so that Puma does not warn about it at a fork. While the thread is in
-      # a timed sleep, Ruby does not detect deadlocks of the program's threads.
-      def background(name, &block)
-        Thread.new(&block).tap do |thread|
-          thread.name = "memscope #{name}"
-          thread.thread_variable_set(:fork_safe, true)
-        end
-      end
+      # Runs a block in a thread. While the thread is in a timed sleep, Ruby does not detect deadlocks of the program's
+      # threads.
+      def background(name, &) = Forks.background("memscope #{name}", &)
     end
   end
 end

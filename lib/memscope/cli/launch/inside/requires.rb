@@ -78,13 +78,10 @@ module Memscope
       end
 
       def totals(after, nodes)
-        objects = rise(after, :objects, @own_objects)
-        malloc = rise(after, :malloc, @own_malloc)
-        mapped = [after, @before].map { |reading| reading[:files].values.sum }.reduce(:-)
-        { objects_bytes: objects, malloc_bytes: malloc, mapped_bytes: mapped,
-          other_objects_bytes: objects - nodes.sum { |node| node[:objects_bytes] },
-          other_malloc_bytes: malloc && (malloc - nodes.sum { |node| node[:malloc_bytes] }),
-          other_mapped_bytes: mapped - nodes.sum { |node| node[:mapped_bytes] } }
+        totals = { objects_bytes: rise(after, :objects, @own_objects), malloc_bytes: rise(after, :malloc, @own_malloc),
+                   mapped_bytes: [after, @before].map { |reading| reading[:files].values.sum }.reduce(:-) }
+        others = totals.to_h { |name, all| [:"other_#{name}", all && (all - nodes.sum { |node| node[name] })] }
+        { **totals, **others }
       end
 
       # memscope's own records do not count as the program's cost.
