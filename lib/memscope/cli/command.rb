@@ -219,10 +219,12 @@ module Memscope
       # What to open for a DUMP: `-` is standard input.
       def file_of(dump) = dump == "-" ? "/dev/stdin" : dump
 
-      # Refuses a file that memscope does not read. If it has a format that memscope only writes, the message says so.
-      def refuse_dump(path, why)
-        written = (Dump::FORMATS.keys - [:objspace]).find { |format| Dump.format_of(path) == format }
-        failure(written ? :dump_only_written : :dump_refused, file: path, why: why, format: written)
+      # Refuses files that memscope does not read. The message says so if memscope only writes the file's format.
+      def refuse_dumps(*paths, why)
+        failure(:dumps_refused, files: paths.join(", "), why: why) if paths.size > 1
+        format = Dump.format_of(*paths)
+        read = [nil, :objspace].include?(format)
+        failure(read ? :dump_refused : :dump_only_written, file: paths.first, why: why, format: format)
       end
 
       # Writes to FILE, which is created at first, with mode 0600, and removed again if it cannot be written in full.

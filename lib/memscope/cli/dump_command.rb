@@ -23,9 +23,9 @@ module Memscope
         from = file_of(dump)
         Dump.convert(from, @to, format: @given[:format] || format_of_output)
       rescue SystemCallError => e
-        File.readable?(from) ? refuse_output(@to, e) : refuse_dump(dump, e.class.new.message)
+        File.readable?(from) ? refuse_output(@to, e) : refuse_dumps(dump, e.class.new.message)
       rescue Dump::Failed => e
-        refuse_dump(dump, e.message)
+        refuse_dumps(dump, e.message)
       end
 
       # The other process writes FILE itself.

@@ -40,18 +40,12 @@ module Memscope
         reading = asking { HeapGraph.public_send(dumps.one? ? :read : :growth, *dumps, **options) }
         return reading if reading.known?
 
-        refuse_dumps(dumps, reading.reasons.values_at(:extension, :reachable_count, :new_count).compact.first)
+        refuse_dumps(*dumps, reading.reasons.values_at(:extension, :reachable_count, :new_count).compact.first)
       rescue SystemCallError, Dump::Failed => e
-        refuse_dumps(dumps, e.is_a?(Dump::Failed) ? e.message : e.class.new.message)
+        refuse_dumps(*dumps, e.is_a?(Dump::Failed) ? e.message : e.class.new.message)
       end
 
       def status(*readings) = @since ? FINE : super
-
-      def refuse_dumps(dumps, why)
-        return refuse_dump(@dump, why) if dumps.one?
-
-        failure(:dumps_refused, files: dumps.join(", "), why: why)
-      end
 
       # No class has this name, or the class has no instances.
       def refuse_class(reading)
