@@ -2,46 +2,28 @@
 
 module Memscope
   class Configuration
-    # The values that a setting allows. `accept` takes a value, and returns it as the configuration holds it, frozen, or
-    # WRONG.
+    # The values that a setting allows: `fits` judges one; `held` makes of it what the configuration holds, frozen.
     # @api private
-    Type = Struct.new(:allowed, :accept) do
+    Type = Struct.new(:allowed, :fits, :held) do
+      def initialize(allowed, fits, held = :itself.to_proc) = super
+
       # @return [String] the same for an environment variable
       def allowed_in_environment
         allowed.delete_prefix("nil, ").sub("true, false", Types::WORDS.keys.join(", ")).gsub(/:(?=\w)/, "")
       end
 
       # @param text [String] of an environment variable, not empty
-      # @return [Object] as `accept` returns the first of the text's meanings that the setting allows
-      def parse(text)
-        values = Types.meanings(text).map(&accept)
-        values.find(-> { Types::WRONG }) { |value| !Types::WRONG.equal?(value) }
-      end
+      # @return [Array<Object>] the first of the text's meanings that the setting allows, as `held` returns it; or none
+      def parse(text) = Types.meanings(text).select(&fits).first(1).map(&held)
     end
 
     # @api private
     module Types
-      WRONG = Object.new.freeze
       # Spellings of a switch in the environment, in upper or lower case.
       WORDS = { "1" => true, "true" => true, "on" => true, "yes" => true,
                 "0" => false, "false" => false, "off" => false, "no" => false }.freeze
       # A number in the environment.
       NUMBER = /\A\d{1,9}(\.\d{1,9})?\z/
-
-      SWITCH = Type.new("true, false", ->(value) { [true, false].include?(value) ? value : WRONG }).freeze
-
-      # Paths are absolute, because the process may change its directory.
-      PATH = Type.new("nil, an absolute path", lambda do |value|
-        path = value.respond_to?(:to_path) ? value.to_path : value
-        return path if path.nil?
-
-        fits = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/") && !path.b.include?("\0")
-        fits ? String.new(path).freeze : WRONG
-      end).freeze
-
-      SWITCH_OR_PATH = Type.new("true, false, an absolute path", lambda do |value|
-        [true, false].include?(value) ? value : PATH.accept.call(value) || WRONG
-      end).freeze
       private_constant :NUMBER
 
       module_function
@@ -52,15 +34,32 @@ module Memscope
         [*WORDS[word], *(word.to_sym if word.ascii_only?), *(text.to_f if text.b.match?(NUMBER)), text]
       end
 
+      # @return [Type] one of them
+      def one_of(*values) = Type.new(values.map(&:inspect).join(", "), values.method(:include?))
+
+      # Paths are absolute, because the process may change its directory.
+      #
+      # @param others [Array<Object>] what is allowed besides
+      # @return [Type] a path
+      def path(*others)
+        fits = lambda do |value|
+          path = plain(value)
+          path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/") && !path.b.include?("\0")
+        end
+        Type.new([*others.map(&:inspect), "an absolute path"].join(", "),
+                 ->(value) { others.include?(value) || fits[value] },
+                 ->(value) { others.include?(value) ? value : String.new(plain(value)).freeze })
+      end
+
+      def plain(path) = path.respond_to?(:to_path) ? path.to_path : path
+
       # @param without [String, nil] a character that the text must not contain
       # @return [Type] text, or nil
       def text(without: nil)
+        excluded = [*without, "\0"]
         Type.new("nil, a String that is not empty#{", without #{without.inspect}" if without}", lambda do |value|
-          return value if value.nil?
-          return WRONG unless value.is_a?(String) && !value.empty?
-
-          [*without, "\0"].any? { |character| value.b.include?(character) } ? WRONG : String.new(value).freeze
-        end)
+          value.nil? || (value.is_a?(String) && !value.empty? && excluded.none? { |one| value.b.include?(one) })
+        end, ->(value) { value && String.new(value).freeze })
       end
 
       # ActiveSupport's durations count as Numeric, too.
@@ -69,23 +68,17 @@ module Memscope
       # @param optional [Boolean] whether it can be nil
       # @return [Type] a number
       def number(range, seconds: false, optional: false)
-        allowed = "a number #{'of seconds ' if seconds}from #{range.begin} to #{range.end}"
-        Type.new("#{'nil, ' if optional}#{allowed}", lambda do |value|
-          return value if value.nil? && optional
-          return WRONG unless value.is_a?(Numeric) && value.real? && range.cover?(value.to_f)
-
-          seconds && (value % 1).zero? ? value.to_i : value.to_f
-        end)
+        Type.new("#{'nil, ' if optional}a number #{'of seconds ' if seconds}from #{range.begin} to #{range.end}",
+                 ->(one) { one.nil? ? optional : one.is_a?(Numeric) && one.real? && range.cover?(one.to_f) },
+                 ->(one) { seconds && one && (one % 1).zero? ? one.to_i : one&.to_f })
       end
-
-      # @return [Type] one of them
-      def one_of(*names) = Type.new(names.map(&:inspect).join(", "), ->(name) { names.include?(name) ? name : WRONG })
 
       # @return [Type] an object that responds to all of the methods, or nil; only code can set it
       def responding(*methods, allowed:)
-        fits = ->(value) { value.nil? || methods.all? { |name| value.respond_to?(name) } }
-        Type.new(allowed, ->(value) { fits[value] ? value : WRONG })
+        Type.new(allowed, ->(value) { value.nil? || methods.all? { |name| value.respond_to?(name) } })
       end
+
+      SWITCH = one_of(true, false)
     end
 
     # One setting as data: its type, its default, and the environment variable that sets it.
@@ -130,8 +123,7 @@ module Memscope
       # @return [Object] as the configuration holds it
       # @raise [Invalid]
       def check(value)
-        accepted = @type.accept.call(value)
-        return accepted unless Types::WRONG.equal?(accepted)
+        return @type.held.call(value) if @type.fits.call(value)
 
         raise Invalid.new(name, given(value), allowed, call: "Memscope.configure")
       end
@@ -143,10 +135,8 @@ module Memscope
         text = environment[variable] if variable
         return [default, nil] if text.nil? || text.empty?
 
-        value = @type.parse(text)
-        return [value, nil] unless Types::WRONG.equal?(value)
-
-        [safe, Invalid.new(variable, given(text), allowed_in_environment)]
+        found = @type.parse(text)
+        found.empty? ? [safe, Invalid.new(variable, given(text), allowed_in_environment)] : [found.first, nil]
       end
 
       # @param value [Object] of this setting
@@ -160,8 +150,8 @@ module Memscope
 
     # Every setting, by name, in the order in which they are documented.
     SETTINGS = {
-      listen: { type: Types::SWITCH_OR_PATH, default: false, variable: "MEMSCOPE_LISTEN" },
-      socket_directory: { type: Types::PATH, variable: "MEMSCOPE_SOCKET_DIRECTORY" },
+      listen: { type: Types.path(true, false), default: false, variable: "MEMSCOPE_LISTEN" },
+      socket_directory: { type: Types.path(nil), variable: "MEMSCOPE_SOCKET_DIRECTORY" },
       username: { type: Types.text(without: ":"), safe: "", variable: "MEMSCOPE_USERNAME" },
       password: { type: Types.text, safe: "", variable: "MEMSCOPE_PASSWORD", secret: true },
       authorize: { type: Types.responding(:call, allowed: "nil, an object that responds to call, such as a lambda") },
