@@ -1,10 +1,9 @@
 # frozen_string_literal: true
 
 require_relative "facade"
-require_relative "../value/requirement"
 require_relative "../show/metrics"
 
-Memscope::Requirement.load("memscope/open_telemetry", gem: "opentelemetry-metrics-sdk")
+Memscope::Loading.gem("opentelemetry-metrics-sdk", "memscope/open_telemetry")
 
 module Memscope
   # memscope's families as observable gauges of OpenTelemetry: memscope_ledger_bytes, for example, becomes

@@ -1,10 +1,9 @@
 # frozen_string_literal: true
 
 require_relative "facade"
-require_relative "../value/requirement"
 require_relative "../show/metrics"
 
-Memscope::Requirement.load("memscope/prometheus_collector", gem: "prometheus-client", feature: "prometheus/client")
+Memscope::Loading.gem("prometheus-client", "memscope/prometheus_collector", feature: "prometheus/client")
 
 module Memscope
   # memscope's families in a registry of the prometheus-client gem, for applications that already export a registry:

@@ -2,9 +2,8 @@
 
 require_relative "facade"
 require_relative "../show/metrics"
-require_relative "../value/requirement"
 
-Memscope::Requirement.load("memscope/yabeda", gem: "yabeda")
+Memscope::Loading.gem("yabeda", "memscope/yabeda")
 
 module Memscope
   # memscope's families for Yabeda's exporters, in the group :memscope, under the names in docs/metrics.md:

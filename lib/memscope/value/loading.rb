@@ -67,6 +67,21 @@ module Memscope
         raise Errno::EMFILE, Reasons.sentence([:unloadable, Reasons.sentence(:no_file)])
       end
 
+      # Requires a gem that a part of memscope needs and memscope itself does not.
+      #
+      # @param part [String] of memscope
+      # @param feature [String] the file to require
+      # @param version [String, nil] which versions of the gem are new enough: ">= 2.2"
+      # @raise [LoadError] if the gem is missing; the message has the line for the Gemfile
+      def gem(name, part, feature: name, version: nil)
+        require feature
+      rescue LoadError => e
+        raise unless e.path == feature
+
+        arguments = [name, *version].map(&:inspect).join(", ")
+        raise LoadError, Reasons.sentence([:gem_missing, part, name, arguments])
+      end
+
       # Loads what a module would autoload later, and what is in that. If the file of a constant were required while the
       # constant is still to be autoloaded, Ruby would forget where the constant is defined.
       #

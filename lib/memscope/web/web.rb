@@ -1,9 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "../value/requirement"
 require_relative "../setup/facade"
 
-Memscope::Requirement.load("memscope/web", gem: "rack", version: ">= 2.2")
+Memscope::Loading.gem("rack", "memscope/web", version: ">= 2.2")
 require_relative "application"
 
 module Memscope
