@@ -98,17 +98,16 @@ module Memscope
       # Only rows and records with an identity hold numbers that can be paired.
       def list(name, record, *lists)
         lists = lists.map(&:to_a)
-        if record.respond_to?(:nested)
-          row(name, rows: nested_rows(*lists)) unless lists.all?(&:empty?)
-        elsif record.identity
-          pairs = lists.map { |items| items.to_h { |item| [item.public_send(record.identity), item] } }
-          row(name, rows: record.respond_to?(:weight) ? weighed(record, *pairs) : paired(record, *pairs))
-        end
+        return paired(name, record, lists) if record.identity
+
+        row(name, rows: nested_rows(*lists)) if record.respond_to?(:nested) && lists.any?(&:any?)
       end
 
-      def paired(record, before, after)
-        counters = counters_of(record)
-        (after.keys | before.keys).filter_map { |name| group(name, before[name].to_h, after[name].to_h, counters) }
+      def paired(name, record, lists)
+        pairs = lists.map { |items| items.to_h { |item| [item.public_send(record.identity), item] } }
+        return row(name, rows: weighed(record, *pairs)) if record.respond_to?(:weight)
+
+        group(name, *pairs.map { |items| items.transform_values(&:to_h) }, counters_of(record)) || row(name)
       end
 
       # A record with a weight, its main number, is one of all: what is missing from a reading had nothing there, and

@@ -46,19 +46,14 @@ module Memscope
       given = record.unwrapped(keyed(hash, where, record), where)
       refuse_unknown(record, given, where)
       values = record.fields.to_h { |field| [field.name, value(field, given[field.name], [where, field.name])] }
-      check_together(values.slice(*record.together), where)
+      unknown, known = record.together.partition { |name| values[name].nil? }
+      refuse([where, unknown.first], nil, WORDS.fill(:known, other: known.first)) if known.any? && unknown.any?
       values
     end
 
     def refuse_unknown(record, given, where)
       unknown = given.each_key.find { |name| !record.names.key?(name) }
       refuse(where, unknown.to_s, "the keys #{record.fields.map(&:name).join(', ')}") if unknown
-    end
-
-    # @param given [Hash{Symbol => Object}] the fields that are all known or all nil
-    def check_together(given, where)
-      unknown, known = given.keys.partition { |name| given[name].nil? }
-      refuse([where, unknown.first], nil, WORDS.fill(:known, other: known.first)) if known.any? && unknown.any?
     end
 
     # @return [Hash{Symbol => Object}] the hash with Symbols for keys

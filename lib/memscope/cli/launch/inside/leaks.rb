@@ -17,17 +17,14 @@ module Memscope
 
       def watch
         super
-        after(@order[:warmup], "warm-up") { end_warm_up }
+        after(@order[:warmup], "warm-up") do
+          generation = profiler.next_generation
+          @warm = generation if @warm.nil? # a daemon comes here again
+        end
       end
 
-      # Later calls only begin another generation.
-      def end_warm_up
-        generation = profiler.next_generation
-        @warm = generation if @warm.nil?
-      end
-
-      # The first generation after the warm-up. For objects, nil if the warm-up has not ended: only `end_warm_up` ends
-      # it, since garbage collections begin generations too. For malloc, the program may also have begun generation 1.
+      # The first generation after the warm-up. For objects, nil if the warm-up has not ended: only `watch` ends it,
+      # since garbage collections begin generations too. For malloc, the program may also have begun generation 1.
       def warm = objects? ? @warm : 1
 
       # Leaves a failure of the program as it is. Reads $! first: any rescue resets it.
