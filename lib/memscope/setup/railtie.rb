@@ -8,7 +8,7 @@ module Memscope
   # `config.memscope.listen = true`, wherever Rails is configured, does the same as Memscope.configure. An invalid
   # environment variable never fails a boot: the error is logged, and the setting gets its least permissive value.
   class Railtie < ::Rails::Railtie
-    config.memscope = Configuration::Direct.new
+    config.memscope = Configuration.direct
     Configuration.excuse_environment
 
     config.eager_load_namespaces << Memscope # which has eager_load!

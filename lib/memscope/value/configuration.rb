@@ -28,15 +28,15 @@ module Memscope
         raise ArgumentError, "Memscope.configure: given no block, allowed: { |c| … }" unless block_given?
 
         refuse_late
-        builder = Builder.new(values)
-        yield builder
-        given = builder.given.freeze
-        @lock.synchronize do
-          refuse_late
-          @given = @given.merge(given).freeze
-        end
-        nil
+        known = values
+        given = {}
+        yield Builder.new(->(name) { given.fetch(name) { known[name] } }, given.method(:store))
+        keep(given.freeze)
       end
+
+      # Implements Rails' `config.memscope`, whose settings take effect at once.
+      # @api private
+      def direct = Builder.new(->(name) { so_far.public_send(name) }, ->(name, value) { keep({ name => value }) })
 
       # Implements Memscope.configuration.
       # @api private
@@ -86,6 +86,14 @@ module Memscope
         end
       end
 
+      def keep(given)
+        @lock.synchronize do
+          refuse_late
+          @given = @given.merge(given).freeze
+        end
+        nil
+      end
+
       def values = SETTINGS.to_h { |name, setting| [name, @given.fetch(name) { from_environment(setting) }] }
 
       def from_environment(setting)
@@ -124,19 +132,16 @@ module Memscope
     # The block parameter of Memscope.configure: a reader and a writer for each of SETTINGS.
     class Builder
       SETTINGS.each_key do |name|
-        define_method(name) { @values[name] }
-        define_method(:"#{name}=") { |value| set(name, SETTINGS.fetch(name).check(value)) }
+        define_method(name) { @read.call(name) }
+        define_method(:"#{name}=") { |value| @write.call(name, SETTINGS.fetch(name).check(value)) }
       end
 
       # @api private
-      # @return [Hash{Symbol => Object}] the settings that were set
-      attr_reader :given
-
-      # @api private
-      # @param values [Hash{Symbol => Object}] the values of all settings so far
-      def initialize(values)
-        @values = values
-        @given = {}
+      # @param read [#call] takes a name, and returns the value so far
+      # @param write [#call] takes a name and a value
+      def initialize(read, write)
+        @read = read
+        @write = write
       end
 
       # @return [String] without values, as some are secret
@@ -144,28 +149,12 @@ module Memscope
 
       private
 
-      def set(name, value)
-        @given[name] = @values[name] = value
-      end
-
       def method_missing(name, *)
         given = "the setting #{name.name.delete_suffix('=')}"
         raise Invalid.new(nil, given, SETTINGS.keys.join(", "), call: "Memscope.configure")
       end
 
       def respond_to_missing?(*) = false
-    end
-
-    # A Builder whose settings take effect at once: Rails' `config.memscope`.
-    # @api private
-    class Direct < Builder
-      SETTINGS.each_key { |name| define_method(name) { Configuration.so_far.public_send(name) } }
-
-      def initialize = super({})
-
-      private
-
-      def set(name, value) = Configuration.change { |builder| builder.public_send(:"#{name}=", value) }
     end
   end
 end
