@@ -19,7 +19,7 @@ module Memscope
             ended = waiting.join(deadline)
             file.rewind
             answer = attempt { Marshal.load(file) } # rubocop:disable Security/MarshalLoad -- written by our own child
-            read(answer || raise(Failed, ended ? ending(ended.value) : silence(deadline)))
+            read(answer || raise(Failed, ended ? ending(ended.value) : WORDS.fill(:silent, seconds: deadline)))
           ensure
             finish(waiting) if waiting
           end
@@ -78,8 +78,6 @@ module Memscope
 
         # `status` is nil if another thread has waited for the child.
         def ending(status) = WORDS.fill(:ended, status: status.to_s.sub(/\Apid \d+ /, ""))
-
-        def silence(deadline) = WORDS.fill(:silent, seconds: deadline)
       end
     end
   end

@@ -54,18 +54,16 @@ module Memscope
       def gems(nodes, again)
         callers = callers(nodes, again)
         files = nodes.select(&:parent).group_by { |node| gem_of(node) }
-        files.map { |gem, own| { **gem_cost(gem, own), required_by: callers[gem] } }
-             .sort_by { |body| [-(body[:objects_bytes] + body[:malloc_bytes]), body[:name]] }
+        costs = files.map do |gem, own|
+          { name: gem, files: own.size, lazy_files: own.count(&:lazy?), objects_bytes: own.sum(&:objects_bytes),
+            malloc_bytes: own.sum(&:malloc_bytes), mapped_bytes: own.sum(&:mapped_bytes), required_by: callers[gem] }
+        end
+        costs.sort_by { |cost| [-(cost[:objects_bytes] + cost[:malloc_bytes]), cost[:name]] }
       end
 
       private
 
       def gem_of(node) = node.gem || "(elsewhere)"
-
-      def gem_cost(gem, own)
-        { name: gem, files: own.size, lazy_files: own.count(&:lazy?), objects_bytes: own.sum(&:objects_bytes),
-          malloc_bytes: own.sum(&:malloc_bytes), mapped_bytes: own.sum(&:mapped_bytes) }
-      end
 
       # The other gems that require each gem.
       def callers(nodes, again)
