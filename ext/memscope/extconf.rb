@@ -27,8 +27,15 @@ $INCFLAGS.gsub!(/-I(\$\((?:arch_)?hdrdir\)\S*)/, '-isystem \1')
 $CPPFLAGS << " -D_GNU_SOURCE"
 
 # TLS descriptors: half the instructions of __tls_get_addr if dlopen finds room in the static TLS block. They are the
-# default on aarch64.
-$CFLAGS << " -mtls-dialect=gnu2" if RbConfig::CONFIG["host_cpu"] == "x86_64" && try_cflags("-mtls-dialect=gnu2")
+# default on aarch64. On x86_64, glibc before 2.40 clobbers vector registers where a thread's block is allocated late
+# (sourceware bug 31372).
+safe_descriptors = try_compile(<<~C, "-mtls-dialect=gnu2")
+  #include <limits.h>
+  #if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 40)
+  #error
+  #endif
+C
+$CFLAGS << " -mtls-dialect=gnu2" if RbConfig::CONFIG["host_cpu"] == "x86_64" && safe_descriptors
 
 # These flags put the pages that loading reads at the extension's beginning, and make it smaller: one segment for
 # headers, constants and code, and packed relocations. With packed relocations, loading needs glibc 2.36 or newer. musl

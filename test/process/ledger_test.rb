@@ -192,6 +192,25 @@ class LedgerTest < MemscopeTest
     assert_includes %i[pagemap_scan pagemap smaps], reading.source
   end
 
+  # On Ruby 3.4 and newer, a ledger finishes a GC in progress. Here, a thread that allocates finishes it first.
+  def test_a_reading_in_the_background_awaits_the_end_of_a_collection
+    at_once, waited = child_json(<<~RUBY, requires: ["json"])
+      begin_sweep = lambda do
+        300_000.times { "x" * 60 }
+        GC.start(immediate_sweep: false) until GC.latest_gc_info(:state) == :sweeping
+      end
+      said = ->(ledger) { ledger.reasons[:ruby_heap].to_s }
+      begin_sweep.call
+      at_once = said[Memscope.ledger]
+      begin_sweep.call
+      Thread.new { (1_000.times { "y" * 50 }; sleep 0.001) until GC.latest_gc_info(:state) == :none }
+      puts JSON.generate([at_once, said[Memscope::Ledger.read_between_collections]])
+    RUBY
+
+    assert_match RUBY_VERSION < "3.4" ? /\A\z/ : /finished a garbage collection/, at_once
+    assert_empty waited
+  end
+
   both_allocators "all that can be asked for survives json" do |preload|
     same, held, rss, shared = child_json(<<~RUBY, preload: preload, requires: ["json"])
       ledger = Memscope.ledger(deep: true, shared: true, objects: true)

@@ -163,9 +163,17 @@ static VALUE native_mappings(VALUE self) {
     return rb_ensure(read_mappings, (VALUE)&call, close_ledger, (VALUE)&call);
 }
 
+/* For readings in the background: where listing the heap's pages would finish a GC in progress, waits for its end. */
+static VALUE native_await_gc(VALUE self) {
+    if (MEMSCOPE_LISTING_FINISHES_GC)
+        memscope_heap_await_gc();
+    return Qnil;
+}
+
 void Init_memscope_ledger(void) {
     if (memscope_ledger_malloc_kind() == MEMSCOPE_LEDGER_MALLOC_GLIBC)
         memscope_glibc_learn_cache_key();
     rb_define_singleton_method(rb_mMemscopeNative, "ledger", native_ledger, 4);
     rb_define_singleton_method(rb_mMemscopeNative, "mappings", native_mappings, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "await_gc", native_await_gc, 0);
 }

@@ -68,6 +68,14 @@ module Memscope
       of(gc ? RubyHeap::Garbage.collect : nil) { Native.ledger(deep, shared, objects, strict) }
     end
 
+    # For readings that repeat: on Ruby 3.4 and newer, a ledger finishes a garbage collection in progress, which stops
+    # Ruby for longer. First waits until there is none: for two seconds at most, and for 20 ms if nothing allocates.
+    # @api private
+    def self.read_between_collections(deep: false)
+      Native.await_gc
+      read(deep: deep)
+    end
+
     # A ledger with `garbage`, the Blocks that the same forked child found, and Ruby's heap with its pins.
     # @api private
     def self.survey(shared: true, strict: false, gc: false)

@@ -187,10 +187,10 @@ static enum memscope_trace_obstacle prepare(void) {
         return MEMSCOPE_TRACE_NO_MARKS;
     if (trace != NULL)
         return MEMSCOPE_TRACE_READY;
+    memscope_collections_prepare(); /* raises under a modular GC without the figures that it needs */
     trace = memscope_lasting_map(sizeof *trace);
     if (trace == NULL)
         return MEMSCOPE_TRACE_NO_MEMORY;
-    memscope_collections_prepare();
     rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &guard_type, trace));
     ruby_vm_at_exit(at_vm_exit);
     return MEMSCOPE_TRACE_READY;

@@ -439,10 +439,10 @@ bool memscope_stack_reader_prepare(void) {
         return false;
     if (prepared)
         return true;
-    prepared = true;
     memscope_other_ractors(); /* for can_hook */
     may_hook = MEMSCOPE_KNOWS_MARKED && !memscope_hooks_crash_new_ractors();
-    memscope_collections_prepare();
+    memscope_collections_prepare(); /* raises under a modular GC without the figures that it needs */
+    prepared = true;
     job = memscope_job_prepare(work); /* without it, frames become text when the profile is read */
     /* The data pointer may be anything but NULL: with NULL, the object would be neither marked nor freed. */
     rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &guard_type, &readers));

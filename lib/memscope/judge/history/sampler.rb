@@ -220,7 +220,7 @@ module Memscope
       end
 
       # With the RSS that the rows sum to: a process that has just begun can grow by a lot after its last RSS was read.
-      def rows(ledger = Ledger.read)
+      def rows(ledger = Ledger.read_between_collections)
         explain(**ROWS.to_h { |row| [row, ledger.reasons[:rss_bytes]] }) unless ledger.known?
         bytes = ledger.rows.to_h { |row| [row.id, row.bytes] }
         ledger.known? ? { rss: ledger.rss_bytes, **ROWS.to_h { |row| [row, bytes.fetch(row, 0)] } } : {}
@@ -232,7 +232,7 @@ module Memscope
       end
 
       # glibc's own sum, mallinfo2, takes as long, and holds the arenas' locks.
-      def walk(ledger = Ledger.read(deep: true))
+      def walk(ledger = Ledger.read_between_collections(deep: true))
         malloc = ledger.row(:malloc)
         explain(malloc_in_use: ledger.reasons[:deep])
         @trimmable_bytes = malloc && malloc.detail.values_at(:trimmable_private_bytes, :trimmable_bytes).compact.first

@@ -35,7 +35,7 @@ module Memscope
 
       # This process as it is now. T2: milliseconds per resident GB.
       def read
-        ledger = Ledger.read
+        ledger = Ledger.read_between_collections
         memory = ProcessMemory.read
         snapshot = Snapshot.read
         unshared = unshared()
