@@ -19,12 +19,12 @@ module Memscope
       class << self
         # @api private
         def check(limits)
-          refuse("limits", limits, "a Hash of one limit or more") unless limits.is_a?(Hash) && limits.any?
+          refuse("limits", limits, WORDS[:limits]) unless limits.is_a?(Hash) && limits.any?
 
           limits.each do |what, limit|
             known = what == :objects || what.is_a?(String) || (what.is_a?(Class) && named?(what))
-            refuse("limits", what, ":objects, a class with a name, the name of a class") unless known
-            refuse(what.inspect, limit, "an Integer, 0 or more, or a Range of these") unless limit?(limit)
+            refuse("limits", what, WORDS[:limited]) unless known
+            refuse(what.inspect, limit, WORDS[:limit]) unless limit?(limit)
           end
         end
 

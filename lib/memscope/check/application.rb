@@ -18,7 +18,7 @@ module Memscope
         call = "Memscope::Check.application"
         Field.refuse(:target, rackup, "a rackup file", call: call) unless rackup.is_a?(String) && File.file?(rackup)
         valid = path.is_a?(String) && path.start_with?("/")
-        Field.refuse(:path, path, "a path that begins with /", call: call) unless valid
+        Field.refuse(:path, path, WORDS[:path], call: call) unless valid
         @rackup = rackup
         @path = path
         choose_environment

@@ -68,11 +68,11 @@ module Memscope
           value = public_send(name)
           refuse(name, value, allowed) unless within?(value, range)
         end
-        refuse("warmup", @warmup, ":auto, a number of iterations") unless @warmup == :auto || within?(@warmup, 0..)
+        refuse("warmup", @warmup, WORDS[:warmup]) unless @warmup == :auto || within?(@warmup, 0..)
         Field.choice(:in, @in, [nil, :fork, :process], call: CALL)
         Field.seconds(:deadline, deadline, HeapGraph::DEADLINES, call: CALL)
         wrong = @ignored.find { |one| one != :malloc && [Module, String, Regexp].none? { |type| one.is_a?(type) } }
-        refuse("ignore", wrong, "a Class, the name of a class, a Regexp, :malloc, a list of these") if wrong
+        refuse("ignore", wrong, WORDS[:ignore]) if wrong
       end
 
       def within?(value, range) = value.is_a?(Integer) && range.cover?(value)

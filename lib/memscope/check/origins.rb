@@ -70,7 +70,7 @@ module Memscope
         judged = places.reject { |place| ignored?(place) }
         return if judged.size < places.size && per_iteration(judged.sum(&:count)) <= @options.max
 
-        @reasons[:places] ||= "no line keeps as many, or memscope allocated them" if places.empty?
+        @reasons[:places] ||= WORDS[:no_places] if places.empty?
         body(name, judged)
       end
 

@@ -22,9 +22,7 @@ module Memscope
         status(*readings)
       end
 
-      def start
-        hand_over("report", **@given.slice(:every, :json), calls: calls, view: view)
-      end
+      def start = hand_over("report", **@given.slice(:every, :json), calls: calls, view: view)
 
       # Calls of Memscope to report, with their options.
       def calls

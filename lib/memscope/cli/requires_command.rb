@@ -8,9 +8,7 @@ module Memscope
 
       private
 
-      def start
-        hand_over("requires", json: @given[:json], view: { limit: @given[:top] })
-      end
+      def start = hand_over("requires", json: @given[:json], view: { limit: @given[:top] })
     end
   end
 end

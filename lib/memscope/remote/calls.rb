@@ -17,6 +17,9 @@ module Memscope
     # The process does not allow the action.
     class Refused < StandardError; end
 
+    WORDS = Words.beside(__FILE__)
+    private_constant :WORDS
+
     # One call: the class that it returns (nil for plain JSON values; in an Array, for a list), the names of its
     # options, the class and the methods that lead from it to the answer, unless Calls has a method of the call's name;
     # and whether it is an action whatever its options are.
@@ -128,7 +131,7 @@ module Memscope
       # A request nests three levels deep: itself, its options, the list of levers.
       def parse(line)
         most = LONGEST_REQUEST
-        Field.refuse("a request", line, "one line of at most #{most} bytes") if line.bytesize > most
+        Field.refuse("a request", line, WORDS.fill(:one_line, bytes: most)) if line.bytesize > most
         request = JSON.parse(Field.utf8(line), max_nesting: 3)
         Field.refuse("a request", request, "an object") unless request.is_a?(Hash)
         Field.refuse("a request", request.keys, "call, options") unless (request.keys - %w[call options]).empty?
@@ -136,7 +139,7 @@ module Memscope
         name = choose(:call, request["call"], CALLS.keys)
         [name, options(name, request.fetch("options", {}))]
       rescue JSON::ParserError
-        Field.refuse("a request", line, "one line of JSON, an object")
+        Field.refuse("a request", line, WORDS[:one_object])
       end
 
       def options(name, given)
@@ -152,7 +155,7 @@ module Memscope
       # A dry run is not an action.
       def purge(levers: [], dry_run: false, **options)
         check_actions unless dry_run == true
-        allowed = "a list of #{Purge::LEVERS.join(', ')}"
+        allowed = WORDS.fill(:levers, names: Purge::LEVERS.join(", "))
         Field.refuse(:levers, levers, allowed, call: :purge) unless levers.is_a?(Array)
         levers = levers.map { |given| choose("a lever", given, Purge::LEVERS, call: :purge) }
         Purge.run(levers, dry_run: dry_run, **options)
@@ -201,7 +204,7 @@ module Memscope
         Field.refuse(:path, path, "an absolute path", call: :dump) unless absolute
         Loading.unit(:Dump).write(path, format: choose(:format, format, Dump::FORMATS.keys, call: :dump), **options)
       rescue SystemCallError => e
-        raise Dump::Failed, "no dump was written: #{e.class.new.message}"
+        raise Dump::Failed, WORDS.fill(:no_dump, why: e.class.new.message)
       end
 
       def malloc_profile_start(backend: "auto", **options)
@@ -211,7 +214,7 @@ module Memscope
       def check_actions
         return if Loading.unit(:Configuration).so_far.actions
 
-        raise Refused, "this process allows no actions: its setting `actions` is false"
+        raise Refused, WORDS[:no_actions]
       end
 
       # `given` is a String if it comes from another process, and a Symbol if it comes from this process.

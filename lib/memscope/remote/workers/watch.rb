@@ -46,9 +46,7 @@ module Memscope
 
       # Takes a reading, and returns the seconds to wait before the next. After all but the first, the policy acts in
       # the listener's thread, if there is one, since an action can take long.
-      def call
-        step.tap { @begun ? @controller&.run_soon : @begun = true }
-      end
+      def call = step.tap { @begun ? @controller&.run_soon : @begun = true }
 
       # Starts the thread again if it was killed.
       def resume = (start unless Runtime.current.sampling.run?(self))

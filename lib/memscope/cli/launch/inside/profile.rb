@@ -45,9 +45,7 @@ module Memscope
         complain(e.message)
       end
 
-      def watch
-        after(@order[:seconds], "report") { report(ending: true) }
-      end
+      def watch = after(@order[:seconds], "report") { report(ending: true) }
 
       # Runs the block in a thread, so many seconds after the start; never if seconds is nil.
       def after(seconds, name)
