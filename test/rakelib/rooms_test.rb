@@ -16,8 +16,8 @@ class RoomsTest < Minitest::Test
 
   def test_files_that_name_one_another_are_found
     planted = { "lib/memscope/value/terms.rb" => "require_relative \"quantity\"\n",
-                "lib/memscope/value/quantity.rb" => "module Memscope\n  Collection.new\nend\n",
-                "lib/memscope/value/collection.rb" => "module Memscope\n  Loading.unit(:Terms)\nend\n",
+                "lib/memscope/value/quantity.rb" => "module Memscope\n  TtlCache.new\nend\n",
+                "lib/memscope/value/ttl_cache.rb" => "module Memscope\n  Loading.unit(:Terms)\nend\n",
                 "lib/memscope/value/forks.rb" => "module Memscope\n  Terms.own?\nend\n" }
 
     assert_equal([planted.keys.first(3).sort], Dir.chdir(ROOT) { Rooms.lib.circles(planted) })

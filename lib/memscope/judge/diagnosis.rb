@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/collection"
 require_relative "../process/ledger"
 require_relative "../process/snapshot"
 require_relative "../process/ruby_heap"

@@ -2,7 +2,6 @@
 
 require_relative "../process/allocator"
 require_relative "../process/host_environment"
-require_relative "../value/collection"
 
 module Memscope
   Record.declare(__FILE__)

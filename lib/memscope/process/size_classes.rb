@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../value/collection"
+require_relative "../value/reading"
 
 module Memscope
   Record.declare(__FILE__)

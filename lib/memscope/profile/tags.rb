@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../value/collection"
+require_relative "../value/reading"
 Memscope::Loading.units :MallocProfile, :ObjectProfile
 
 module Memscope
