@@ -104,10 +104,7 @@ module Memscope
       end
 
       def refuse_late
-        return unless settled?
-
-        raise Late, "Memscope.configure: too late, the configuration is in use since " \
-                    "#{@user}; allowed: before that"
+        raise Late, Reasons.sentence([:configured_late, @user.to_s]) if settled?
       end
     end
 

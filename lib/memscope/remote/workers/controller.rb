@@ -25,8 +25,8 @@ module Memscope
       MAX_OUTCOMES = 1000
       # A line that has not come up for this many seconds is logged again.
       AGAIN = 3600
-      NO_LIMIT = ", but there is no memory limit: it does nothing"
-      private_constant :MAX_READINGS, :MAX_OUTCOMES, :AGAIN, :NO_LIMIT
+      WORDS = Words.beside(__FILE__)
+      private_constant :MAX_READINGS, :MAX_OUTCOMES, :AGAIN, :WORDS
 
       # The memory of a worker is unknown if its last report is missing or old. `rest` is from the host.
       def self.member(worker, **rest)
@@ -91,8 +91,8 @@ module Memscope
       # Logs whether the policy acts, and its limits, at first and whenever that changes.
       def introduce(policy)
         limit = @groups.last.limit_bytes
-        log_once("policy: #{act? ? 'acts' : 'observes'}" \
-                 "#{limit ? "; limit #{size(limit)}, soft #{(100 * policy.soft).round} %" : NO_LIMIT}")
+        log_once(WORDS.fill(limit ? :begins : :begins_without_limit,
+                            does: act? ? "acts" : "observes", limit: size(limit), soft: (100 * policy.soft).round))
       end
 
       def act? = Configuration.effective(:policy) == :act
@@ -125,8 +125,8 @@ module Memscope
         return outcome unless left && worker.private_bytes
 
         returned = worker.private_bytes - left
-        log("policy: #{outcome.action} of #{worker.title} returned " \
-            "#{size(returned)}, expected #{size(outcome.expected_bytes)}")
+        log(WORDS.fill(:returned, action: outcome.action, worker: worker.title, returned: size(returned),
+                                  expected: size(outcome.expected_bytes)))
         outcome.with(returned_bytes: returned)
       end
 
