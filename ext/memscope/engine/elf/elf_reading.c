@@ -182,18 +182,7 @@ struct table {
     const struct memscope_shared_object *object; /* as loaded */
 };
 
-/* The executable segment that holds address, or NULL. */
-static const Elf64_Phdr *code_segment(const struct memscope_shared_object *object, uintptr_t address) {
-    const Elf64_Phdr *headers = object->headers;
-
-    for (size_t index = 0; index < object->header_count; index++)
-        if (headers[index].p_type == PT_LOAD && (headers[index].p_flags & PF_X) &&
-            address - (object->load_bias + headers[index].p_vaddr) < headers[index].p_memsz)
-            return &headers[index];
-    return NULL;
-}
-
-/* The maximum end of an unsized function: the end of its section, or else of its segment. */
+/* The latest end that an unsized function can have: the end of its section, or else of its segment. */
 static uintptr_t latest_end(const struct table *table, const Elf64_Sym *symbol, uintptr_t segment_end) {
     uintptr_t start = table->object->load_bias + symbol->st_value;
     const Elf64_Shdr *section;
@@ -220,7 +209,7 @@ static bool describe(const struct table *table, const Elf64_Sym *symbol, const c
         return false;
     if (symbol->st_name >= table->names_size || names[symbol->st_name] == '\0')
         return false;
-    segment = code_segment(table->object, start);
+    segment = memscope_shared_object_segment(table->object, start, PF_X);
     if (segment == NULL)
         return false;
     end = table->object->load_bias + segment->p_vaddr + segment->p_memsz;
@@ -319,29 +308,22 @@ struct dynamic {
     uint64_t symbols, names, names_size, gnu_hash, hash;
 };
 
-/* glibc rewrites the addresses in the dynamic section to run-time ones. musl, and glibc for the vDSO, do not. */
-static uint64_t run_time_address(const struct memscope_shared_object *object, uint64_t value) {
-    if (memscope_shared_object_contains(object, value))
-        return value;
-    return memscope_shared_object_contains(object, object->load_bias + value) ? object->load_bias + value : 0;
-}
-
 static void take_entry(const struct memscope_shared_object *object, const Elf64_Dyn *entry, struct dynamic *dynamic) {
     switch (entry->d_tag) {
     case DT_SYMTAB:
-        dynamic->symbols = run_time_address(object, entry->d_un.d_ptr);
+        dynamic->symbols = (uintptr_t)memscope_shared_object_dynamic_address(object, entry->d_un.d_ptr);
         break;
     case DT_STRTAB:
-        dynamic->names = run_time_address(object, entry->d_un.d_ptr);
+        dynamic->names = (uintptr_t)memscope_shared_object_dynamic_address(object, entry->d_un.d_ptr);
         break;
     case DT_STRSZ:
         dynamic->names_size = entry->d_un.d_val;
         break;
     case DT_GNU_HASH:
-        dynamic->gnu_hash = run_time_address(object, entry->d_un.d_ptr);
+        dynamic->gnu_hash = (uintptr_t)memscope_shared_object_dynamic_address(object, entry->d_un.d_ptr);
         break;
     case DT_HASH:
-        dynamic->hash = run_time_address(object, entry->d_un.d_ptr);
+        dynamic->hash = (uintptr_t)memscope_shared_object_dynamic_address(object, entry->d_un.d_ptr);
         break;
     default:
         break;
@@ -429,55 +411,6 @@ enum memscope_status memscope_elf_image_functions(const struct memscope_elf_sour
     table.names = dynamic.names;
     table.names_size = dynamic.names_size;
     return read_table(&table, scratch, functions);
-}
-
-#else
-
-enum memscope_status memscope_elf_read_file(const struct memscope_elf_source *source, struct memscope_scratch *scratch,
-                                            struct memscope_elf_file *file) {
-    (void)source, (void)scratch;
-    memset(file, 0, sizeof *file);
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_elf_file_build_id(const struct memscope_elf_file *file,
-                                                struct memscope_build_id *build_id) {
-    (void)file;
-    build_id->size = 0;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_elf_image_build_id(const struct memscope_elf_source *source,
-                                                 const struct memscope_shared_object *object,
-                                                 struct memscope_build_id *build_id) {
-    (void)source, (void)object;
-    build_id->size = 0;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-bool memscope_elf_same_layout(const struct memscope_elf_file *file, const struct memscope_shared_object *object,
-                              bool same_build_id) {
-    (void)file, (void)object, (void)same_build_id;
-    return false;
-}
-
-enum memscope_status memscope_elf_file_functions(const struct memscope_elf_file *file,
-                                                 const struct memscope_shared_object *object,
-                                                 struct memscope_scratch *scratch,
-                                                 struct memscope_functions *functions) {
-    (void)file, (void)object, (void)scratch;
-    memset(functions, 0, sizeof *functions);
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_elf_image_functions(const struct memscope_elf_source *source,
-                                                  const struct memscope_elf_file *file,
-                                                  const struct memscope_shared_object *object,
-                                                  struct memscope_scratch *scratch,
-                                                  struct memscope_functions *functions) {
-    (void)source, (void)file, (void)object, (void)scratch;
-    memset(functions, 0, sizeof *functions);
-    return MEMSCOPE_UNSUPPORTED;
 }
 
 #endif

@@ -2,8 +2,7 @@
  * Functions and build-ids in ELF files and in loaded images, read without trust: whatever the bytes, there is no access
  * out of bounds, and the limits in elf_reading.c bound the work.
  *
- * For 64-bit objects of this processor (x86-64, aarch64). On other platforms every function returns
- * MEMSCOPE_UNSUPPORTED or false. No malloc, no lock, no GVL needed.
+ * For 64-bit objects of this processor, and defined on x86-64 and aarch64 only. No malloc, no lock, no GVL needed.
  */
 #ifndef MEMSCOPE_ELF_READING_H
 #define MEMSCOPE_ELF_READING_H

@@ -62,16 +62,15 @@ struct symbol_table {
     const elf_half *versions;
 };
 
-bool memscope_shared_object_contains(const struct memscope_shared_object *object, uintptr_t address) {
+const void *memscope_shared_object_segment(const struct memscope_shared_object *object, uintptr_t address,
+                                           unsigned flags) {
     const elf_header *headers = object->headers;
 
-    for (size_t header = 0; header < object->header_count; header++) {
-        uintptr_t start = object->load_bias + headers[header].p_vaddr;
-
-        if (headers[header].p_type == PT_LOAD && address >= start && address - start < headers[header].p_memsz)
-            return true;
-    }
-    return false;
+    for (size_t header = 0; header < object->header_count; header++)
+        if (headers[header].p_type == PT_LOAD && (headers[header].p_flags & flags) == flags &&
+            address - (object->load_bias + headers[header].p_vaddr) < headers[header].p_memsz)
+            return &headers[header];
+    return NULL;
 }
 
 struct memscope_range memscope_shared_object_extent(const struct memscope_shared_object *object) {
@@ -89,8 +88,8 @@ struct memscope_range memscope_shared_object_extent(const struct memscope_shared
     return extent;
 }
 
-/* glibc rewrites the addresses in the dynamic section to run-time ones. musl, and glibc for the vDSO, do not. */
-static const void *dynamic_address(const struct memscope_shared_object *object, uintptr_t value) {
+/* glibc rewrites the addresses in the dynamic section to run-time ones; musl, and glibc for the vDSO, do not. */
+const void *memscope_shared_object_dynamic_address(const struct memscope_shared_object *object, uintptr_t value) {
     if (memscope_shared_object_contains(object, value))
         return (const void *)value;
     if (memscope_shared_object_contains(object, object->load_bias + value))
@@ -98,44 +97,38 @@ static const void *dynamic_address(const struct memscope_shared_object *object, 
     return NULL;
 }
 
-static const elf_dynamic *dynamic_section(const struct memscope_shared_object *object) {
+/* The value of the dynamic section's entry with this tag; 0 if there is none. */
+static uintptr_t dynamic_value(const struct memscope_shared_object *object, intptr_t tag) {
     const elf_header *headers = object->headers;
+    size_t header = 0;
 
-    for (size_t header = 0; header < object->header_count; header++) {
-        if (headers[header].p_type == PT_DYNAMIC)
-            return (const elf_dynamic *)(object->load_bias + headers[header].p_vaddr);
-    }
-    return NULL;
+    while (header < object->header_count && headers[header].p_type != PT_DYNAMIC)
+        header++;
+    if (header == object->header_count)
+        return 0;
+    for (const elf_dynamic *entry = (const elf_dynamic *)(object->load_bias + headers[header].p_vaddr);
+         entry->d_tag != DT_NULL; entry++)
+        if (entry->d_tag == tag)
+            return entry->d_un.d_val;
+    return 0;
+}
+
+/* Likewise, as an address at run time; NULL if there is none. */
+static const void *dynamic_pointer(const struct memscope_shared_object *object, intptr_t tag) {
+    uintptr_t value = dynamic_value(object, tag);
+
+    return value == 0 ? NULL : memscope_shared_object_dynamic_address(object, value);
 }
 
 static bool find_symbol_table(const struct memscope_shared_object *object, struct symbol_table *table) {
-    const elf_dynamic *entry = dynamic_section(object);
-
-    *table = (struct symbol_table){0};
-    for (; entry && entry->d_tag != DT_NULL; entry++) {
-        switch (entry->d_tag) {
-        case DT_SYMTAB:
-            table->symbols = dynamic_address(object, entry->d_un.d_ptr);
-            break;
-        case DT_STRTAB:
-            table->names = dynamic_address(object, entry->d_un.d_ptr);
-            break;
-        case DT_STRSZ:
-            table->names_length = entry->d_un.d_val;
-            break;
-        case DT_GNU_HASH:
-            table->gnu_hash = dynamic_address(object, entry->d_un.d_ptr);
-            break;
-        case DT_HASH:
-            table->hash = dynamic_address(object, entry->d_un.d_ptr);
-            break;
-        case DT_VERSYM:
-            table->versions = dynamic_address(object, entry->d_un.d_ptr);
-            break;
-        default:
-            break;
-        }
-    }
+    *table = (struct symbol_table){
+        .symbols = dynamic_pointer(object, DT_SYMTAB),
+        .names = dynamic_pointer(object, DT_STRTAB),
+        .names_length = dynamic_value(object, DT_STRSZ),
+        .gnu_hash = dynamic_pointer(object, DT_GNU_HASH),
+        .hash = dynamic_pointer(object, DT_HASH),
+        .versions = dynamic_pointer(object, DT_VERSYM),
+    };
     return table->symbols && table->names && (table->gnu_hash || table->hash);
 }
 
@@ -319,76 +312,42 @@ void memscope_shared_object_symbols_ending(const struct memscope_shared_object *
 
 #ifdef RELOCATION_CALL
 
-struct relocations {
-    const elf_symbol *symbols;
-    const char *names;
-    const ElfW(Rela) * calls, *others;
-    size_t call_bytes, other_bytes;
-    struct memscope_range read_only; /* whole pages, as the linker protects them */
-};
-
-/* Returns true for an address in a segment to which the program may write, unlike that of a text relocation. */
-static bool is_in_writable_segment(const struct memscope_shared_object *object, uintptr_t address) {
-    const elf_header *headers = object->headers;
-
-    for (size_t header = 0; header < object->header_count; header++)
-        if (headers[header].p_type == PT_LOAD && (headers[header].p_flags & PF_W) &&
-            address - object->load_bias - headers[header].p_vaddr < headers[header].p_memsz)
-            return true;
-    return false;
-}
-
-static void find_read_only(const struct memscope_shared_object *object, struct relocations *found) {
+/* The pages that the linker makes read-only when it has filled them. */
+static struct memscope_range read_only_pages(const struct memscope_shared_object *object) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const elf_header *headers = object->headers;
 
     for (size_t header = 0; header < object->header_count; header++) {
         uintptr_t start = object->load_bias + headers[header].p_vaddr;
 
-        if (headers[header].p_type != PT_GNU_RELRO)
-            continue;
-        found->read_only = (struct memscope_range){start & -page, (start + headers[header].p_memsz) & -page};
+        if (headers[header].p_type == PT_GNU_RELRO)
+            return (struct memscope_range){start & -page, (start + headers[header].p_memsz) & -page};
     }
+    return (struct memscope_range){0};
 }
 
-static struct relocations relocations_of(const struct memscope_shared_object *object) {
-    struct relocations found = {0};
+/* Visits the slots that a list of relocations fills; a text relocation fills none. */
+static void visit_slots(const struct memscope_shared_object *object, const ElfW(Rela) * list, size_t bytes,
+                        memscope_import_slot_visitor visit, void *context) {
+    const elf_symbol *symbols = dynamic_pointer(object, DT_SYMTAB);
+    const char *names = dynamic_pointer(object, DT_STRTAB);
+    struct memscope_range read_only = read_only_pages(object);
 
-    for (const elf_dynamic *entry = dynamic_section(object); entry && entry->d_tag != DT_NULL; entry++) {
-        if (entry->d_tag == DT_SYMTAB)
-            found.symbols = dynamic_address(object, entry->d_un.d_ptr);
-        else if (entry->d_tag == DT_STRTAB)
-            found.names = dynamic_address(object, entry->d_un.d_ptr);
-        else if (entry->d_tag == DT_JMPREL)
-            found.calls = dynamic_address(object, entry->d_un.d_ptr);
-        else if (entry->d_tag == DT_RELA)
-            found.others = dynamic_address(object, entry->d_un.d_ptr);
-        else if (entry->d_tag == DT_PLTRELSZ)
-            found.call_bytes = entry->d_un.d_val;
-        else if (entry->d_tag == DT_RELASZ)
-            found.other_bytes = entry->d_un.d_val;
-    }
-    find_read_only(object, &found);
-    return found;
-}
-
-static void visit_slots(const struct memscope_shared_object *object, const struct relocations *found,
-                        const ElfW(Rela) * list, size_t bytes, memscope_import_slot_visitor visit, void *context) {
-    for (size_t index = 0; list && index < bytes / sizeof *list; index++) {
-        const elf_symbol *symbol = &found->symbols[ELF64_R_SYM(list[index].r_info)];
+    for (size_t index = 0; symbols && names && list && index < bytes / sizeof *list; index++) {
+        const elf_symbol *symbol = &symbols[ELF64_R_SYM(list[index].r_info)];
         uintptr_t at = object->load_bias + list[index].r_offset;
         unsigned type = ELF64_R_TYPE(list[index].r_info);
 
         if ((type != RELOCATION_CALL && type != RELOCATION_TABLE && type != RELOCATION_DATA) ||
-            list[index].r_addend != 0 || !is_in_writable_segment(object, at))
+            list[index].r_addend != 0 || !memscope_shared_object_segment(object, at, PF_W))
             continue;
         visit(
             &(struct memscope_import_slot){
-                .name = found->names + symbol->st_name,
+                .name = names + symbol->st_name,
                 .slot = (void **)at,
                 .call = type == RELOCATION_CALL,
                 .own = symbol->st_shndx != SHN_UNDEF,
-                .read_only = memscope_range_contains(found->read_only, at),
+                .read_only = memscope_range_contains(read_only, at),
             },
             context);
     }
@@ -396,12 +355,8 @@ static void visit_slots(const struct memscope_shared_object *object, const struc
 
 void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
                                          memscope_import_slot_visitor visit, void *context) {
-    struct relocations found = relocations_of(object);
-
-    if (!found.symbols || !found.names)
-        return;
-    visit_slots(object, &found, found.calls, found.call_bytes, visit, context);
-    visit_slots(object, &found, found.others, found.other_bytes, visit, context);
+    visit_slots(object, dynamic_pointer(object, DT_JMPREL), dynamic_value(object, DT_PLTRELSZ), visit, context);
+    visit_slots(object, dynamic_pointer(object, DT_RELA), dynamic_value(object, DT_RELASZ), visit, context);
 }
 
 #else
