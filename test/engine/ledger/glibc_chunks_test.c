@@ -36,6 +36,7 @@ static void walk_everything(void) {
     struct memscope_glibc_regions regions = {0};
     struct memscope_chunk_walk walk;
     struct memscope_images images;
+    const struct memscope_search search = {&mappings, &residency, &own, &claims};
 
     memset(&main_heap, 0, sizeof main_heap);
     memset(&arenas, 0, sizeof arenas);
@@ -46,7 +47,7 @@ static void walk_everything(void) {
     EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
     memscope_images_read(&list, &images);
     memscope_claims_open(&claims, &claims_list, &list);
-    memscope_glibc_claim_arenas(&mappings, &residency, &own, MEMSCOPE_ROW_arenas, &claims, &regions);
+    memscope_glibc_claim_arenas(&search, MEMSCOPE_ROW_arenas, &regions);
     memscope_claims_settle(&claims);
     EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &list));
     memscope_chunk_walk_begin(&walk);
@@ -55,7 +56,7 @@ static void walk_everything(void) {
         memscope_chunk_walk_add_arena_fast_chunks(&walk, claims.list[index].start);
     memscope_chunk_walk_sort_fast_chunks(&walk);
     for (size_t index = 0; index < mappings.count; index++)
-        if (strcmp(mappings.list[index].name, "[heap]") == 0)
+        if (memscope_mapping_is_program_break(&mappings.list[index]))
             memscope_chunk_walk_main_heap(&walk, mappings.list[index].start, (uintptr_t)sbrk(0), &main_heap);
     for (size_t index = 0; index < claims.count; index++)
         memscope_chunk_walk_arena_heap(&walk, claims.list[index].start, &arenas);

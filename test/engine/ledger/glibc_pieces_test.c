@@ -26,6 +26,7 @@ static void look(void) {
     struct memscope_residency residency;
     struct memscope_own_memory own;
     struct memscope_images images;
+    const struct memscope_search search = {&mappings, &residency, &own, &claims};
     struct memscope_chunk_walk walk;
 
     list.used = names.used = claimed.used = 0;
@@ -36,7 +37,7 @@ static void look(void) {
     EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
     memscope_images_read(&list, &images);
     memscope_claims_open(&claims, &claimed, &list);
-    memscope_glibc_claim_pieces(&mappings, &residency, &own, &images, &list, &claims, &regions);
+    memscope_glibc_claim_pieces(&search, &images, &list, &regions);
     memscope_claims_settle(&claims);
     EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &list));
     memscope_chunk_walk_begin(&walk);

@@ -56,10 +56,11 @@ static void check_heap(const struct memscope_mappings *mappings, const struct me
                        enum memscope_row row) {
     struct memscope_glibc_regions regions = {0};
     struct memscope_claims claims;
+    const struct memscope_search search = {mappings, residency, &own, &claims};
 
     claims_list.used = 0;
     memscope_claims_open(&claims, &claims_list, &list);
-    memscope_glibc_claim_arenas(mappings, residency, &own, row, &claims, &regions);
+    memscope_glibc_claim_arenas(&search, row, &regions);
     memscope_claims_settle(&claims);
     EXPECT(regions.arena_heap_count == 1 && regions.arena_count == 1);
     EXPECT(is_claimed(&claims, blocks[0], row));
@@ -90,6 +91,7 @@ static void check_a_block_that_grows(void) {
     struct memscope_residency residency;
     struct memscope_mappings mappings;
     struct memscope_claims claims;
+    const struct memscope_search search = {&mappings, &residency, &own, &claims};
 
     EXPECT(above > block);
     free(above);
@@ -99,7 +101,7 @@ static void check_a_block_that_grows(void) {
     EXPECT(extended == block);
     EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_OK);
     memscope_claims_open(&claims, &claims_list, &list);
-    memscope_glibc_claim_mmapped(&mappings, &residency, &own, MEMSCOPE_ROW_mmapped, &claims, &regions);
+    memscope_glibc_claim_mmapped(&search, MEMSCOPE_ROW_mmapped, &regions);
     memscope_claims_settle(&claims);
     EXPECT(is_claimed(&claims, extended, MEMSCOPE_ROW_mmapped));
     EXPECT(is_claimed(&claims, extended + 8 * MIB - 1, MEMSCOPE_ROW_mmapped));

@@ -18,6 +18,7 @@ struct world {
     struct memscope_own_memory memory;
     struct memscope_mapping list[4];
     struct memscope_mappings mappings;
+    struct memscope_search search;
     struct memscope_ruby_layout layout;
 };
 
@@ -29,6 +30,7 @@ static bool open_world(struct world *world) {
     EXPECT(memscope_scratch_open(&world->sort_memory) == MEMSCOPE_OK);
     memscope_claims_open(&world->claims, &world->list_memory, &world->sort_memory);
     world->mappings.list = world->list;
+    world->search = (struct memscope_search){&world->mappings, NULL, &world->memory, &world->claims};
     world->layout.shape_list_bytes = LIST;
     world->layout.shape_cache_bytes = CACHE;
     return true;
@@ -66,7 +68,7 @@ static void write_node(uintptr_t cache, uintptr_t shape) {
 static void claim(struct world *world) {
     struct memscope_ruby_regions regions = {0};
 
-    memscope_ruby_claim_known_internals(&world->layout, &world->mappings, &world->memory, &world->claims, &regions);
+    memscope_ruby_claim_known_internals(&world->layout, &world->search, &regions);
     memscope_claims_settle(&world->claims);
 }
 
@@ -204,8 +206,8 @@ static void test_unlisted_pages(size_t led_to, bool listed, size_t expected_whol
     if (listed)
         memscope_ruby_claim_heap_pages(&world.layout, &world.claims);
     memscope_claims_settle(&world.claims);
-    memscope_ruby_claim_unlisted_pages(&world.layout, &world.mappings, &residency, &world.memory, &world.claims,
-                                       &regions);
+    world.search.residency = &residency;
+    memscope_ruby_claim_unlisted_pages(&world.layout, &world.search, &regions);
     EXPECT(regions.whole_pages_found == expected_whole);
     EXPECT(regions.empty_pages_found == expected_empty);
     close_world(&world);
@@ -235,7 +237,7 @@ static void test_stacks_that_migrate(size_t index_said, bool expected) {
     add_mapping(&world, guard, guard + PAGE);
     world.list[1].readable = world.list[1].writable = false;
     add_mapping(&world, guard + PAGE, chunk + CHUNK_BYTES);
-    memscope_stacks_claim_migrating(&world.mappings, STACK_BYTES, STACK_BYTES, &world.memory, &world.claims);
+    memscope_stacks_claim_migrating(&world.search, STACK_BYTES, STACK_BYTES);
     memscope_claims_settle(&world.claims);
     EXPECT(world.claims.count == expected);
     if (expected)

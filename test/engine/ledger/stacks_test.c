@@ -67,10 +67,11 @@ static struct memscope_stack_counts count_stacks(void) {
     struct memscope_stack_counts counts = {0};
     struct memscope_scratch list, work;
     struct memscope_claims claims;
+    const struct memscope_search search = {.memory = &own, .claims = &claims};
 
     EXPECT(memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&work) == MEMSCOPE_OK);
     memscope_claims_open(&claims, &list, &work);
-    EXPECT(memscope_stacks_claim_threads(&symbols, &own, &claims, &counts) == MEMSCOPE_OK);
+    EXPECT(memscope_stacks_claim_threads(&symbols, &search, &counts) == MEMSCOPE_OK);
     EXPECT(claims.count == counts.live_threads + counts.cached_stacks);
     memscope_claims_settle(&claims);
     EXPECT(claims.count <= STACKS);

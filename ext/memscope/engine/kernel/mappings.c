@@ -169,6 +169,10 @@ bool memscope_mapping_is_hugetlb(const struct memscope_mapping *mapping) {
     return strncmp(mapping->name, "/anon_hugepage", sizeof "/anon_hugepage" - 1) == 0;
 }
 
+bool memscope_mapping_is_program_break(const struct memscope_mapping *mapping) {
+    return strcmp(mapping->name, "[heap]") == 0;
+}
+
 bool memscope_mapping_is_data(const struct memscope_mapping *mapping) {
     return memscope_mapping_is_anonymous(mapping) && mapping->readable && mapping->writable && !mapping->executable;
 }

@@ -32,6 +32,23 @@ bool memscope_claims_next_gap(const struct memscope_claims *claims, uintptr_t *c
     return true;
 }
 
+bool memscope_search_is_worth(const struct memscope_search *search, const struct memscope_mapping *mapping) {
+    return search->residency == NULL ? memscope_mapping_is_data(mapping)
+                                     : memscope_residency_worth_searching(search->residency, mapping);
+}
+
+bool memscope_search_next_gap(const struct memscope_search *search, struct memscope_gap *gap) {
+    for (; gap->mapping < search->mappings->count; gap->mapping++) {
+        const struct memscope_mapping *mapping = &search->mappings->list[gap->mapping];
+        uintptr_t cursor = gap->end > mapping->start ? gap->end : mapping->start;
+
+        if (!mapping->of_jemalloc && memscope_search_is_worth(search, mapping) &&
+            memscope_claims_next_gap(search->claims, &cursor, mapping->end, &gap->start, &gap->end))
+            return true;
+    }
+    return false;
+}
+
 void memscope_claims_add(struct memscope_claims *claims, uintptr_t start, uintptr_t end, uint32_t row, uint32_t item) {
     uintptr_t cursor = start, gap_start, gap_end;
 

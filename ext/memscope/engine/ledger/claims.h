@@ -11,7 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/own_memory.h"
 #include "base/scratch.h"
+#include "kernel/mappings.h"
+#include "kernel/residency.h"
 
 #define ROW(row, id, parent, kind, label) MEMSCOPE_ROW_##row,
 enum memscope_row {
@@ -61,6 +64,28 @@ void memscope_claims_settle(struct memscope_claims *claims);
  */
 bool memscope_claims_next_gap(const struct memscope_claims *claims, uintptr_t *cursor, uintptr_t end,
                               uintptr_t *gap_start, uintptr_t *gap_end);
+
+/* Where owners are searched for, and where they are claimed. */
+struct memscope_search {
+    const struct memscope_mappings *mappings;
+    const struct memscope_residency *residency; /* NULL as long as it has not been read */
+    const struct memscope_own_memory *memory;
+    struct memscope_claims *claims;
+};
+
+struct memscope_gap {
+    size_t mapping; /* index of the mapping that holds it */
+    uintptr_t start, end;
+};
+
+/*
+ * Finds the next free range in a mapping that is worth searching and not jemalloc's; false when there is none. `gap`
+ * begins as zeros. Looks at settled claims only.
+ */
+bool memscope_search_next_gap(const struct memscope_search *search, struct memscope_gap *gap);
+
+/* Whether to look for structures in a mapping, as memscope_residency_worth_searching says once residency is read. */
+bool memscope_search_is_worth(const struct memscope_search *search, const struct memscope_mapping *mapping);
 
 /* The index of the first settled claim that ends after address. */
 size_t memscope_claims_position(const struct memscope_claims *claims, uintptr_t address);

@@ -1,69 +1,55 @@
-#include <unistd.h>
-
+#include "ledger/glibc_layout.h"
 #include "ledger/ledger_scan.h"
 #include "ledger/malloc_blocks_parts.h"
 #include "malloc/allocator_settings.h"
-
-/* As in glibc_chunks.c (malloc/malloc.c, "boundary tags"). */
-#define WORD sizeof(uintptr_t)
-#define HEADER (2 * WORD)
-#define SIZE_FLAGS ((uintptr_t)7)
-#define PREVIOUS_IN_USE ((uintptr_t)1)
-#define MIN_CHUNK (4 * WORD)
-#define CHUNK_FIELDS (6 * WORD)
 
 /*
  * The largest chunk that a thread's tcache keeps, unless glibc.malloc.tcache_max is raised. Such a chunk and the fields
  * of a free chunk after it touch at most two pages.
  */
-#define MAX_CACHED (64 * HEADER + HEADER)
+#define LARGEST_CACHED (64 * ALIGNMENT + ALIGNMENT)
 #define CACHED_PAGES 2
 
 /* ---- sizes ----------------------------------------------------------------------------------------------------- */
 
 /* The size of the chunk with its header, 0 unless the next chunk's PREV_INUSE marks this one as in use. */
 size_t memscope_glibc_block_bytes(const struct memscope_malloc_region *region, uintptr_t address) {
-    uintptr_t chunk = address - HEADER, size;
+    uintptr_t chunk = address - ALIGNMENT, size;
 
     if (region->row == MEMSCOPE_ROW_mmapped_in_use)
         return chunk == region->start ? region->end - region->start : 0;
     if (chunk < region->start)
         return 0;
     size = *(const uintptr_t *)(chunk + WORD) & ~SIZE_FLAGS;
-    if (size < MIN_CHUNK || size % HEADER != 0 || size > region->end - chunk || region->end - chunk - size < HEADER)
+    if (size < SMALLEST_CHUNK || size % ALIGNMENT != 0 || size > region->end - chunk ||
+        region->end - chunk - size < ALIGNMENT)
         return 0;
     return *(const uintptr_t *)(chunk + size + WORD) & PREVIOUS_IN_USE ? size : 0;
 }
 
 /* ---- pages that malloc_trim returns ------------------------------------------------------------------------------ */
 
-/* Adjacent chunks that are free or will be, which malloc coalesces. Empty if start equals end. */
-struct run {
-    uintptr_t start, end;
-};
-
 struct forecast {
     struct memscope_malloc_blocks *blocks;
     struct memscope_blocks_returned *returned;
-    struct run after, today; /* once the garbage is freed, and as the heap is now */
+    /*
+     * Adjacent chunks that are free or will be, which malloc coalesces: once the garbage is freed, and as the heap is
+     * now. Empty if start equals end.
+     */
+    struct memscope_range after, today;
     uint64_t cacheable;
     bool kept; /* the kernel might refuse to take back pages within a heap */
 };
 
-/*
- * Adds the whole pages past a free chunk's own fields. mtrim returns such pages of a free chunk, and systrim returns
- * those of the main heap's top.
- */
-static void add_pages(const struct forecast *forecast, struct memscope_returned *returned, struct run run,
+static void add_pages(const struct forecast *forecast, struct memscope_returned *returned, struct memscope_range run,
                       bool certain) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t first = (run.start + CHUNK_FIELDS + page - 1) & -page, last = run.end & -page;
+    struct memscope_range pages = memscope_pages_of_free_chunk(run.start, run.end);
 
-    if (run.end > run.start && last > first)
-        memscope_returned_add(forecast->blocks, returned, first, last, certain);
+    if (pages.end > pages.start)
+        memscope_returned_add(forecast->blocks, returned, pages.start, pages.end, certain);
 }
 
-static void extend(const struct forecast *forecast, struct memscope_returned *returned, struct run *run,
+static void extend(const struct forecast *forecast, struct memscope_returned *returned, struct memscope_range *run,
                    uintptr_t start, uintptr_t end) {
     if (run->end != start) {
         add_pages(forecast, returned, *run, !forecast->kept);
@@ -72,9 +58,9 @@ static void extend(const struct forecast *forecast, struct memscope_returned *re
     run->end = end;
 }
 
-static void finish(const struct forecast *forecast, struct memscope_returned *returned, struct run *run) {
+static void finish(const struct forecast *forecast, struct memscope_returned *returned, struct memscope_range *run) {
     add_pages(forecast, returned, *run, !forecast->kept);
-    *run = (struct run){0, 0};
+    *run = (struct memscope_range){0, 0};
 }
 
 /*
@@ -83,8 +69,8 @@ static void finish(const struct forecast *forecast, struct memscope_returned *re
  */
 static void end_at_top(struct forecast *forecast, uintptr_t start, uintptr_t end, bool main) {
     struct memscope_blocks_returned *returned = forecast->returned;
-    struct run after = {forecast->after.end == start ? forecast->after.start : start, end};
-    struct run today = {forecast->today.end == start ? forecast->today.start : start, end};
+    struct memscope_range after = {forecast->after.end == start ? forecast->after.start : start, end};
+    struct memscope_range today = {forecast->today.end == start ? forecast->today.start : start, end};
 
     if (after.start == start)
         finish(forecast, &returned->by_trim, &forecast->after);
@@ -96,7 +82,7 @@ static void end_at_top(struct forecast *forecast, uintptr_t start, uintptr_t end
         add_pages(forecast, &returned->by_trim, after, main);
     if (after.start < today.start)
         add_pages(forecast, &returned->at_once, after, false);
-    forecast->after = forecast->today = (struct run){0, 0};
+    forecast->after = forecast->today = (struct memscope_range){0, 0};
 }
 
 static void visit(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end) {
@@ -111,9 +97,9 @@ static void visit(void *context, enum memscope_chunk_kind kind, uintptr_t start,
     }
     if (kind == MEMSCOPE_CHUNK_IN_USE)
         forecast->returned->in_use_bytes += end - start;
-    if (!free && (region = memscope_malloc_region_at(blocks, start + HEADER)) != NULL) {
-        doomed = memscope_bit(blocks->doomed, memscope_unit_at(blocks, region, start + HEADER));
-        forecast->cacheable += doomed && end - start <= MAX_CACHED;
+    if (!free && (region = memscope_malloc_region_at(blocks, start + ALIGNMENT)) != NULL) {
+        doomed = memscope_bit(blocks->doomed, memscope_unit_at(blocks, region, start + ALIGNMENT));
+        forecast->cacheable += doomed && end - start <= LARGEST_CACHED;
     }
     if (free || doomed)
         extend(forecast, &forecast->returned->by_trim, &forecast->after, start, end);
@@ -134,7 +120,7 @@ static void add_mapped_chunks(struct forecast *forecast) {
         if (region->row != MEMSCOPE_ROW_mmapped_in_use)
             continue;
         forecast->returned->in_use_bytes += region->end - region->start;
-        if (!memscope_bit(blocks->doomed, memscope_unit_at(blocks, region, region->start + HEADER)))
+        if (!memscope_bit(blocks->doomed, memscope_unit_at(blocks, region, region->start + ALIGNMENT)))
             continue;
         memscope_returned_add(blocks, &forecast->returned->by_trim, region->start, region->end, true);
         memscope_returned_add(blocks, &forecast->returned->at_once, region->start, region->end, true);

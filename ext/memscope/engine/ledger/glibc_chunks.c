@@ -7,20 +7,12 @@
 
 #include "base/merge_sort.h"
 #include "kernel/returnable.h"
+#include "ledger/glibc_layout.h"
 
 /* The largest single copy. After a jump, copies begin with one page and grow up to this. */
 #define WINDOW ((size_t)64 << 10)
 
-/* malloc/malloc.c: MALLOC_ALIGNMENT 16, size bits PREV_INUSE 1, IS_MMAPPED 2, NON_MAIN_ARENA 4 */
-#define WORD sizeof(uintptr_t)
-#define ALIGNMENT (2 * WORD)
-#define SIZE_FLAGS ((uintptr_t)7)
-#define PREVIOUS_IN_USE ((uintptr_t)1)
-#define IS_MMAPPED ((uintptr_t)2)
-#define MIN_CHUNK (4 * WORD)
-#define CHUNK_FIELDS (6 * WORD) /* sizeof(struct malloc_chunk), which mtrim keeps at the start of a free chunk */
-
-/* struct malloc_state from 2.27 to 2.42: fastbinsY, then top. 2.43 has no fastbins, and top elsewhere. */
+/* struct malloc_state from 2.27 to 2.42: fastbinsY, then top; 2.43 has no fastbins, and top elsewhere */
 #define FASTBINS_OFFSET 16
 #define FASTBIN_COUNT 10
 #define TOP_OFFSET (FASTBINS_OFFSET + FASTBIN_COUNT * WORD)
@@ -253,14 +245,6 @@ struct trimmable {
     uint64_t bytes, shared_bytes, kept_bytes;
 };
 
-/* The whole pages after a free chunk's own fields. */
-static struct memscope_range whole_pages(uintptr_t start, uintptr_t end) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t first = (start + CHUNK_FIELDS + page - 1) & -page, last = end & -page;
-
-    return (struct memscope_range){first, last > first ? last : first};
-}
-
 static struct trimmable measure(struct memscope_chunk_walk *walk, struct memscope_range pages) {
     struct trimmable amount = {.bytes = resident_between(walk, pages.start, pages.end)};
 
@@ -276,7 +260,7 @@ static struct trimmable measure(struct memscope_chunk_walk *walk, struct memscop
  * pages is locked.
  */
 static struct trimmable trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
-    struct memscope_range pages = whole_pages(start, end);
+    struct memscope_range pages = memscope_pages_of_free_chunk(start, end);
 
     if (pages.end > pages.start &&
         (walk->returns_nothing || (walk->has_locked_memory && memscope_is_locked(pages.start, pages.end))))
@@ -352,7 +336,8 @@ static void add_top(struct memscope_chunk_walk *walk, const struct heap *heap, u
     add_chunk(walk, &totals->top, chunk, heap->end);
     visit(walk, heap->trims_top ? MEMSCOPE_CHUNK_MAIN_TOP : MEMSCOPE_CHUNK_TOP, chunk, heap->end);
     if (heap->trims_top)
-        add_trimmable(totals, measure(walk, whole_pages(heap->run.end == chunk ? heap->run.start : chunk, heap->end)));
+        add_trimmable(totals, measure(walk, memscope_pages_of_free_chunk(
+                                                heap->run.end == chunk ? heap->run.start : chunk, heap->end)));
 }
 
 /* Adds a chunk below the heap's top. */

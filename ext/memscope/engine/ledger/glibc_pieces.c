@@ -1,16 +1,11 @@
 #include "ledger/glibc_pieces.h"
 
 #include "ledger/glibc_chunks.h"
+#include "ledger/glibc_layout.h"
 
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
-
-#define WORD sizeof(uintptr_t)
-#define ALIGNMENT (2 * WORD)
-#define SIZE_FLAGS ((uintptr_t)7)
-#define PREVIOUS_IN_USE ((uintptr_t)1)
-#define MIN_CHUNK (4 * WORD)
 
 /*
  * struct malloc_state from its last bin on (2.26 to 2.43). No chunk is ever put in that bin, so both of its words point
@@ -84,27 +79,23 @@ uintptr_t memscope_glibc_main_top(const struct memscope_own_memory *memory, cons
     return find_main_arena(memory, images, &arena) ? arena.top_address : 0;
 }
 
-static bool is_of_program_break(const struct memscope_mapping *mapping) {
-    return strcmp(mapping->name, "[heap]") == 0;
-}
-
-bool memscope_glibc_claim_main_heap(const struct memscope_mappings *mappings, const struct memscope_own_memory *memory,
-                                    const struct memscope_images *images, enum memscope_row row,
-                                    struct memscope_claims *claims) {
+bool memscope_glibc_claim_main_heap(const struct memscope_search *search, const struct memscope_images *images,
+                                    enum memscope_row row) {
+    const struct memscope_mappings *mappings = search->mappings;
     size_t first = 0;
     struct main_arena arena;
     const struct memscope_mapping *of_top;
 
-    while (first < mappings->count && !is_of_program_break(&mappings->list[first]))
+    while (first < mappings->count && !memscope_mapping_is_program_break(&mappings->list[first]))
         first++;
-    if (first == mappings->count || !find_main_arena(memory, images, &arena))
+    if (first == mappings->count || !find_main_arena(search->memory, images, &arena))
         return false;
     of_top = memscope_mappings_find(mappings, arena.top);
-    if (of_top == NULL || !is_of_program_break(of_top))
+    if (of_top == NULL || !memscope_mapping_is_program_break(of_top))
         return false;
     for (size_t index = first; index < mappings->count; index++)
-        if (is_of_program_break(&mappings->list[index]))
-            memscope_claims_add(claims, mappings->list[index].start, mappings->list[index].end, row, 0);
+        if (memscope_mapping_is_program_break(&mappings->list[index]))
+            memscope_claims_add(search->claims, mappings->list[index].start, mappings->list[index].end, row, 0);
     return true;
 }
 
@@ -115,7 +106,7 @@ static bool has_pieces(const struct memscope_mappings *mappings, const struct ma
     for (size_t index = 0; index < mappings->count; index++) {
         const struct memscope_mapping *mapping = &mappings->list[index];
 
-        if (!is_of_program_break(mapping))
+        if (!memscope_mapping_is_program_break(mapping))
             continue;
         heap_bytes += mapping->end - mapping->start;
         holds_top |= arena->top >= mapping->start && arena->top < mapping->end;
@@ -158,7 +149,7 @@ static uintptr_t piece_end(struct memscope_chunk_walk *walk, uintptr_t start, ui
     return 0;
 }
 
-struct search {
+struct piece_search {
     struct memscope_chunk_walk walk;
     struct memscope_claims *claims;
     struct memscope_glibc_regions *regions;
@@ -166,7 +157,7 @@ struct search {
     uintptr_t next; /* pages below this belong to the piece found last */
 };
 
-static void claim_pieces_in(struct search *search, const struct memscope_mapping *mapping, uintptr_t start,
+static void claim_pieces_in(struct piece_search *search, const struct memscope_mapping *mapping, uintptr_t start,
                             uintptr_t end) {
     uintptr_t page = page_bytes();
 
@@ -181,26 +172,19 @@ static void claim_pieces_in(struct search *search, const struct memscope_mapping
     }
 }
 
-void memscope_glibc_claim_pieces(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
-                                 const struct memscope_own_memory *memory, const struct memscope_images *images,
-                                 struct memscope_scratch *scratch, struct memscope_claims *claims,
-                                 struct memscope_glibc_regions *regions) {
-    struct search search = {.claims = claims, .regions = regions};
+void memscope_glibc_claim_pieces(const struct memscope_search *search, const struct memscope_images *images,
+                                 struct memscope_scratch *scratch, struct memscope_glibc_regions *regions) {
+    struct piece_search pieces = {.claims = search->claims, .regions = regions};
+    struct memscope_gap gap = {0};
+    struct memscope_range part;
     struct main_arena arena;
 
-    if (residency->range_count == 0 || !find_main_arena(memory, images, &arena) || !has_pieces(mappings, &arena) ||
-        !memscope_chunk_walk_open(&search.walk, memory, residency, scratch))
+    if (search->residency->range_count == 0 || !find_main_arena(search->memory, images, &arena) ||
+        !has_pieces(search->mappings, &arena) ||
+        !memscope_chunk_walk_open(&pieces.walk, search->memory, search->residency, scratch))
         return;
-    search.top = arena.top;
-    for (size_t index = 0; index < mappings->count; index++) {
-        const struct memscope_mapping *mapping = &mappings->list[index];
-        uintptr_t cursor = mapping->start, start, end;
-        struct memscope_range part;
-
-        if (!memscope_residency_worth_searching(residency, mapping))
-            continue;
-        while (memscope_claims_next_gap(claims, &cursor, mapping->end, &start, &end))
-            while (memscope_residency_next(residency, &start, end, &part))
-                claim_pieces_in(&search, mapping, part.start, part.end);
-    }
+    pieces.top = arena.top;
+    while (memscope_search_next_gap(search, &gap))
+        while (memscope_residency_next(search->residency, &gap.start, gap.end, &part))
+            claim_pieces_in(&pieces, &search->mappings->list[gap.mapping], part.start, part.end);
 }

@@ -22,18 +22,15 @@
  * heap, follows chunks from every unclaimed resident page that may begin a piece: 0.15 to 0.3 µs per chunk. No GVL, no
  * allocation.
  */
-void memscope_glibc_claim_pieces(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
-                                 const struct memscope_own_memory *memory, const struct memscope_images *images,
-                                 struct memscope_scratch *scratch, struct memscope_claims *claims,
-                                 struct memscope_glibc_regions *regions);
+void memscope_glibc_claim_pieces(const struct memscope_search *search, const struct memscope_images *images,
+                                 struct memscope_scratch *scratch, struct memscope_glibc_regions *regions);
 
 /*
  * Claims the mappings of the program break for `row` if the main arena's top is in one of them, and returns true if it
  * is. Reads as above.
  */
-bool memscope_glibc_claim_main_heap(const struct memscope_mappings *mappings, const struct memscope_own_memory *memory,
-                                    const struct memscope_images *images, enum memscope_row row,
-                                    struct memscope_claims *claims);
+bool memscope_glibc_claim_main_heap(const struct memscope_search *search, const struct memscope_images *images,
+                                    enum memscope_row row);
 
 /* The address of main_arena's field `top`, which follows its fastbins, or 0 if it is not found. Reads as above. */
 uintptr_t memscope_glibc_main_top(const struct memscope_own_memory *memory, const struct memscope_images *images);

@@ -56,12 +56,7 @@ static bool is_arena_heap(const struct memscope_own_memory *memory, uintptr_t ad
            previous.arena == info->arena;
 }
 
-static bool worth_searching(const struct memscope_residency *residency, const struct memscope_mapping *mapping) {
-    return residency == NULL ? memscope_mapping_is_data(mapping)
-                             : memscope_residency_worth_searching(residency, mapping);
-}
-
-/* Returns true if the page may be resident. */
+/* Whether the page may be resident. */
 static bool may_hold_header(const struct memscope_residency *residency, uintptr_t address, size_t page) {
     if (residency == NULL)
         return memscope_is_resident_by_now(address);
@@ -69,26 +64,25 @@ static bool may_hold_header(const struct memscope_residency *residency, uintptr_
            memscope_residency_between(residency, address, address + page) > 0;
 }
 
-void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
-                                 const struct memscope_own_memory *memory, enum memscope_row row,
-                                 struct memscope_claims *claims, struct memscope_glibc_regions *regions) {
+void memscope_glibc_claim_arenas(const struct memscope_search *search, enum memscope_row row,
+                                 struct memscope_glibc_regions *regions) {
     size_t page = page_bytes();
 
-    for (size_t index = 0; index < mappings->count; index++) {
-        const struct memscope_mapping *mapping = &mappings->list[index];
+    for (size_t index = 0; index < search->mappings->count; index++) {
+        const struct memscope_mapping *mapping = &search->mappings->list[index];
         uintptr_t address = (mapping->start + ARENA_HEAP_BYTES - 1) & -ARENA_HEAP_BYTES;
 
-        if (!worth_searching(residency, mapping))
+        if (!memscope_search_is_worth(search, mapping))
             continue;
         for (; address >= mapping->start && address + page <= mapping->end; address += ARENA_HEAP_BYTES) {
             struct memscope_glibc_heap_info info;
 
-            if (!may_hold_header(residency, address, page))
+            if (!may_hold_header(search->residency, address, page))
                 continue;
-            if (!memscope_own_memory_read(memory, address, &info, sizeof info) ||
-                !is_arena_heap(memory, address, reach_of_heap(mappings, index, address), &info))
+            if (!memscope_own_memory_read(search->memory, address, &info, sizeof info) ||
+                !is_arena_heap(search->memory, address, reach_of_heap(search->mappings, index, address), &info))
                 continue;
-            memscope_claims_add(claims, address, address + info.mprotect_size, row, 0);
+            memscope_claims_add(search->claims, address, address + info.mprotect_size, row, 0);
             regions->arena_heap_count++;
             regions->arena_count += info.previous == 0;
         }
@@ -107,9 +101,8 @@ static size_t mmapped_chunk_size(const struct chunk_header *header, size_t room)
 }
 
 struct gap_walk {
-    const struct memscope_own_memory *memory;
+    const struct memscope_search *search;
     enum memscope_row row;
-    struct memscope_claims *claims;
     struct memscope_glibc_regions *regions;
     uintptr_t next; /* pages below this belong to the chunk found last */
     uintptr_t end;
@@ -128,7 +121,7 @@ static void claim_chunk_at(struct gap_walk *walk, uintptr_t address, const struc
 
     if (size == 0 || (size > walk->end - address && !memscope_is_mapped_by_now(address + size - 1)))
         return;
-    memscope_claims_add(walk->claims, address, address + size, walk->row, 0);
+    memscope_claims_add(walk->search->claims, address, address + size, walk->row, 0);
     walk->regions->mmapped_chunk_count++;
     walk->regions->mmapped_bytes += size;
     walk->next = address + size;
@@ -147,7 +140,7 @@ static void walk_resident_pages(struct gap_walk *walk, uintptr_t start, uintptr_
             start = walk->next;
         for (; count < wanted && start < end; start += page)
             addresses[count++] = start;
-        memscope_own_memory_read_each(walk->memory, addresses, count, sizeof headers[0], headers);
+        memscope_own_memory_read_each(walk->search->memory, addresses, count, sizeof headers[0], headers);
         for (size_t index = 0; index < count; index++)
             claim_chunk_at(walk, addresses[index], &headers[index]);
         /* Chunks tend to be adjacent, so the page right after a chunk is likely to begin another. */
@@ -155,27 +148,19 @@ static void walk_resident_pages(struct gap_walk *walk, uintptr_t start, uintptr_
     }
 }
 
-static void walk_gap(struct gap_walk *walk, const struct memscope_residency *residency, uintptr_t start) {
-    struct memscope_range part;
+void memscope_glibc_claim_mmapped(const struct memscope_search *search, enum memscope_row row,
+                                  struct memscope_glibc_regions *regions) {
+    struct gap_walk walk = {.search = search, .row = row, .regions = regions};
+    struct memscope_gap gap = {0};
 
-    walk->next = start;
-    while (memscope_residency_next(residency, &start, walk->end, &part))
-        walk_resident_pages(walk, part.start, part.end);
-}
+    while (memscope_search_next_gap(search, &gap)) {
+        uintptr_t start = gap.start;
+        struct memscope_range part;
 
-void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
-                                  const struct memscope_own_memory *memory, enum memscope_row row,
-                                  struct memscope_claims *claims, struct memscope_glibc_regions *regions) {
-    for (size_t index = 0; index < mappings->count; index++) {
-        const struct memscope_mapping *mapping = &mappings->list[index];
-        uintptr_t cursor = mapping->start, gap_start;
-        struct gap_walk walk = {.memory = memory, .row = row, .claims = claims, .regions = regions};
-
-        if (mapping->of_jemalloc || !memscope_residency_worth_searching(residency, mapping))
-            continue;
-        while (memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &walk.end)) {
-            walk.reach = reach_of_gap(mappings, index, walk.end);
-            walk_gap(&walk, residency, gap_start);
-        }
+        walk.next = start;
+        walk.end = gap.end;
+        walk.reach = reach_of_gap(search->mappings, gap.mapping, gap.end);
+        while (memscope_residency_next(search->residency, &start, gap.end, &part))
+            walk_resident_pages(&walk, part.start, part.end);
     }
 }

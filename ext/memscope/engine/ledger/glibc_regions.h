@@ -38,16 +38,14 @@ struct memscope_glibc_regions {
  * names its mapping. Without a residency (NULL), queries the kernel for the residency of each possible heap's first
  * page. No GVL, no allocation.
  */
-void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
-                                 const struct memscope_own_memory *memory, enum memscope_row row,
-                                 struct memscope_claims *claims, struct memscope_glibc_regions *regions);
+void memscope_glibc_claim_arenas(const struct memscope_search *search, enum memscope_row row,
+                                 struct memscope_glibc_regions *regions);
 
 /*
  * Claims mmapped chunks for `row` in unclaimed memory that is not jemalloc's. Call it after owners with stronger proof
  * have claimed their memory.
  */
-void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
-                                  const struct memscope_own_memory *memory, enum memscope_row row,
-                                  struct memscope_claims *claims, struct memscope_glibc_regions *regions);
+void memscope_glibc_claim_mmapped(const struct memscope_search *search, enum memscope_row row,
+                                  struct memscope_glibc_regions *regions);
 
 #endif

@@ -50,10 +50,10 @@ static struct state *state_added(struct resident_scan *scan, uintptr_t address) 
 static enum memscope_status add_heaps(struct resident_scan *scan) {
     struct memscope_glibc_regions regions = {0};
     struct memscope_claims heaps;
+    const struct memscope_search search = {&scan->mappings, &scan->residency, &scan->memory, &heaps};
 
     memscope_claims_open(&heaps, &scan->work, &scan->list);
-    memscope_glibc_claim_arenas(&scan->mappings, &scan->residency, &scan->memory, MEMSCOPE_ROW_arenas, &heaps,
-                                &regions);
+    memscope_glibc_claim_arenas(&search, MEMSCOPE_ROW_arenas, &regions);
     for (size_t index = 0; index < heaps.count; index++) {
         struct memscope_glibc_heap_info info;
         struct state *state;
@@ -77,7 +77,7 @@ static uint64_t main_heap_resident(const struct resident_scan *scan, uint64_t *m
     for (size_t index = 0; index < scan->mappings.count; index++) {
         const struct memscope_mapping *mapping = &scan->mappings.list[index];
 
-        if (strcmp(mapping->name, "[heap]") != 0)
+        if (!memscope_mapping_is_program_break(mapping))
             continue;
         *mapped_bytes += mapping->end - mapping->start;
         bytes += memscope_residency_between(&scan->residency, mapping->start, mapping->end);

@@ -52,25 +52,15 @@ struct scan {
 
 static bool list_image(const struct memscope_shared_object *object, void *context) {
     struct scan *scan = context;
-    const ElfW(Phdr) *headers = object->headers;
+    struct memscope_range extent = memscope_shared_object_extent(object);
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     struct memscope_image *image = memscope_scratch_extend(scan->scratch, sizeof *image);
 
     if (image == NULL)
         return false;
-    *image = (struct memscope_image){UINTPTR_MAX, 0, row_of(object, scan->images->count == 0)};
+    *image = (struct memscope_image){{extent.start & -page, (extent.end + page - 1) & -page},
+                                     row_of(object, scan->images->count == 0)};
     scan->images->count++;
-    for (size_t index = 0; index < object->header_count; index++) {
-        uintptr_t start = object->load_bias + headers[index].p_vaddr;
-        uintptr_t end = (start + headers[index].p_memsz + page - 1) & -page;
-
-        if (headers[index].p_type != PT_LOAD)
-            continue;
-        if ((start & -page) < image->start)
-            image->start = start & -page;
-        if (end > image->end)
-            image->end = end;
-    }
     return true;
 }
 
@@ -86,14 +76,14 @@ static bool list_zeroed(const struct memscope_shared_object *object, void *conte
         uintptr_t start = object->load_bias + headers[index].p_vaddr;
         uintptr_t file_end = (start + headers[index].p_filesz + page - 1) & -page;
         uintptr_t end = (start + headers[index].p_memsz + page - 1) & -page;
-        struct memscope_zeroed_segment *segment;
+        struct memscope_image *segment;
 
         if (headers[index].p_type != PT_LOAD || end <= file_end)
             continue;
         segment = memscope_scratch_extend(scan->scratch, sizeof *segment);
         if (segment == NULL)
             return false;
-        *segment = (struct memscope_zeroed_segment){file_end, end, scan->image->row};
+        *segment = (struct memscope_image){{file_end, end}, scan->image->row};
         scan->images->zeroed_count++;
     }
     scan->image++;
@@ -141,13 +131,13 @@ void memscope_images_read(struct memscope_scratch *scratch, struct memscope_imag
 
 void memscope_images_claim_zeroed(const struct memscope_images *images, struct memscope_claims *claims) {
     for (size_t index = 0; index < images->zeroed_count; index++)
-        memscope_claims_add(claims, images->zeroed[index].start, images->zeroed[index].end, images->zeroed[index].row,
-                            1);
+        memscope_claims_add(claims, images->zeroed[index].pages.start, images->zeroed[index].pages.end,
+                            images->zeroed[index].row, 1);
 }
 
 enum memscope_row memscope_images_row(const struct memscope_images *images, uintptr_t address) {
     for (size_t index = 0; index < images->count; index++)
-        if (address >= images->list[index].start && address < images->list[index].end)
+        if (memscope_range_contains(images->list[index].pages, address))
             return (enum memscope_row)images->list[index].row;
     return MEMSCOPE_ROW_others;
 }

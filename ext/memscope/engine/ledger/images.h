@@ -8,19 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/range.h"
 #include "base/scratch.h"
 #include "ledger/claims.h"
 
 struct memscope_image {
-    uintptr_t start; /* [start, end) covers its segments, rounded out to whole pages */
-    uintptr_t end;
-    uint32_t row;
-};
-
-/* The part of a segment past the file's bytes: bss, which the kernel shows as anonymous. */
-struct memscope_zeroed_segment {
-    uintptr_t start;
-    uintptr_t end;
+    struct memscope_range pages; /* all of its segments, rounded out to whole pages */
     uint32_t row;
 };
 
@@ -32,7 +25,7 @@ struct memscope_thread_symbols {
 struct memscope_images {
     struct memscope_image *list; /* in the linker's order */
     size_t count;
-    struct memscope_zeroed_segment *zeroed;
+    struct memscope_image *zeroed; /* segments past the file's bytes: bss, which the kernel shows as anonymous */
     size_t zeroed_count;
     struct memscope_thread_symbols threads;
     uintptr_t c_library_data_start, c_library_data_end; /* glibc's own writable segment, both 0 without glibc */

@@ -135,7 +135,10 @@ static enum memscope_status attribute(struct memscope_ledger_scan *scan) {
 
 enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *request,
                                           struct memscope_ledger *ledger) {
-    struct memscope_ledger_scan scan = {.request = request, .ledger = ledger, .lists = {&ledger->work, &ledger->list}};
+    struct memscope_ledger_scan scan = {.request = request,
+                                        .ledger = ledger,
+                                        .lists = {&ledger->work, &ledger->list},
+                                        .search = {&ledger->mappings, NULL, &scan.memory, &scan.claims}};
     enum memscope_status status;
 
     memset(ledger, 0, sizeof *ledger);

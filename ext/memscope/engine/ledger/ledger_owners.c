@@ -28,16 +28,15 @@ void memscope_ledger_claim_known(struct memscope_ledger_scan *scan) {
     ledger->stacks_status = ledger->own_memory_status;
     if (readable)
         ledger->stacks_status =
-            memscope_stacks_claim_threads(&scan->request->images->threads, &scan->memory, claims, &ledger->stacks);
+            memscope_stacks_claim_threads(&scan->request->images->threads, &scan->search, &ledger->stacks);
     memscope_claims_settle(claims);
     if (readable)
-        memscope_stacks_claim_migrating(&ledger->mappings, ruby->thread_vm_bytes, ruby->thread_machine_bytes,
-                                        &scan->memory, claims);
+        memscope_stacks_claim_migrating(&scan->search, ruby->thread_vm_bytes, ruby->thread_machine_bytes);
     memscope_claims_settle(claims);
-    memscope_stacks_claim_fibers(&ledger->mappings, ruby->fiber_stack_bytes, claims, &ledger->stacks);
+    memscope_stacks_claim_fibers(&scan->search, ruby->fiber_stack_bytes, &ledger->stacks);
     memscope_claims_settle(claims);
     if (readable)
-        memscope_ruby_claim_known_internals(ruby, &ledger->mappings, &scan->memory, claims, &ledger->ruby);
+        memscope_ruby_claim_known_internals(ruby, &scan->search, &ledger->ruby);
     memscope_claims_settle(claims);
 }
 
@@ -46,8 +45,7 @@ bool memscope_ledger_claim_beside_jemalloc(struct memscope_ledger_scan *scan) {
 
     if (ledger->own_memory_status != MEMSCOPE_OK)
         return false;
-    memscope_glibc_claim_arenas(&ledger->mappings, NULL, &scan->memory, MEMSCOPE_ROW_unattributed, &scan->claims,
-                                &ledger->glibc);
+    memscope_glibc_claim_arenas(&scan->search, MEMSCOPE_ROW_unattributed, &ledger->glibc);
     memscope_claims_settle(&scan->claims);
     return ledger->glibc.arena_heap_count > 0;
 }
@@ -55,31 +53,28 @@ bool memscope_ledger_claim_beside_jemalloc(struct memscope_ledger_scan *scan) {
 void memscope_ledger_claim_found(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
     const struct memscope_ruby_layout *ruby = scan->request->ruby;
+    const struct memscope_images *images = scan->request->images;
+    const struct memscope_search *search = &scan->search;
     struct memscope_claims *claims = &scan->claims;
     bool glibc = scan->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
 
+    scan->search.residency = &ledger->residency;
     if (ledger->own_memory_status != MEMSCOPE_OK)
         return;
     if (glibc)
-        memscope_glibc_claim_arenas(&ledger->mappings, &ledger->residency, &scan->memory, MEMSCOPE_ROW_arenas, claims,
-                                    &ledger->glibc);
+        memscope_glibc_claim_arenas(search, MEMSCOPE_ROW_arenas, &ledger->glibc);
     if (ledger->jemalloc_status == MEMSCOPE_OK)
-        ledger->beside_heaps = ledger->glibc.arena_heap_count +
-                               memscope_glibc_claim_main_heap(&ledger->mappings, &scan->memory, scan->request->images,
-                                                              MEMSCOPE_ROW_unattributed, claims);
-    memscope_ruby_claim_transient_heap(ruby, &ledger->mappings, &ledger->residency, &scan->memory, claims,
-                                       &ledger->ruby);
+        ledger->beside_heaps =
+            ledger->glibc.arena_heap_count + memscope_glibc_claim_main_heap(search, images, MEMSCOPE_ROW_unattributed);
+    memscope_ruby_claim_transient_heap(ruby, search, &ledger->ruby);
     memscope_claims_settle(claims);
     if (glibc)
-        memscope_glibc_claim_pieces(&ledger->mappings, &ledger->residency, &scan->memory, scan->request->images,
-                                    &ledger->work, claims, &ledger->glibc);
+        memscope_glibc_claim_pieces(search, images, &ledger->work, &ledger->glibc);
     memscope_claims_settle(claims);
     if (glibc || (ledger->beside_heaps > 0 && ledger->ambiguous_mappings == 0))
-        memscope_glibc_claim_mmapped(&ledger->mappings, &ledger->residency, &scan->memory,
-                                     glibc ? MEMSCOPE_ROW_mmapped : MEMSCOPE_ROW_unattributed, claims, &ledger->glibc);
+        memscope_glibc_claim_mmapped(search, glibc ? MEMSCOPE_ROW_mmapped : MEMSCOPE_ROW_unattributed, &ledger->glibc);
     memscope_claims_settle(claims);
-    memscope_ruby_claim_unlisted_pages(ruby, &ledger->mappings, &ledger->residency, &scan->memory, claims,
-                                       &ledger->ruby);
+    memscope_ruby_claim_unlisted_pages(ruby, search, &ledger->ruby);
     memscope_claims_settle(claims);
 }
 
@@ -103,7 +98,7 @@ enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_sca
         return MEMSCOPE_ROW_malloc;
     if (strcmp(mapping->name, "[stack]") == 0)
         return MEMSCOPE_ROW_main;
-    if (strcmp(mapping->name, "[heap]") == 0 && scan->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC)
+    if (memscope_mapping_is_program_break(mapping) && scan->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC)
         return MEMSCOPE_ROW_main_heap;
     if (starts_with(mapping->name, "[v"))
         return MEMSCOPE_ROW_others; /* [vdso], [vvar], [vsyscall] */

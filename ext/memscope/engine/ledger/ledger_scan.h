@@ -17,7 +17,8 @@ struct memscope_ledger_scan {
     struct memscope_mappings_memory lists;
     struct memscope_own_memory memory;
     struct memscope_claims claims;
-    size_t first_owner; /* index in ledger->owners of the first owner in the mapping being swept */
+    struct memscope_search search; /* with the fields above; with the residency once memory is searched for owners */
+    size_t first_owner;            /* index in ledger->owners of the first owner in the mapping being swept */
 };
 
 /*

@@ -67,7 +67,7 @@ static void walk_main_heap(struct memscope_chunk_walk *walk, const struct memsco
     uintptr_t heap_start = 0, heap_end = 0, program_break = (uintptr_t)sbrk(0);
 
     for (size_t index = 0; index < mappings->count; index++) {
-        if (strcmp(mappings->list[index].name, "[heap]") != 0)
+        if (!memscope_mapping_is_program_break(&mappings->list[index]))
             continue;
         heap_start = heap_start == 0 ? mappings->list[index].start : heap_start;
         heap_end = mappings->list[index].end;

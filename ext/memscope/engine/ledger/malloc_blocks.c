@@ -66,7 +66,7 @@ static bool add_unclaimed(struct memscope_malloc_blocks *blocks, const struct me
 }
 
 static bool is_main_heap(const struct memscope_ledger *ledger, const struct memscope_mapping *mapping) {
-    return ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC && strcmp(mapping->name, "[heap]") == 0;
+    return ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC && memscope_mapping_is_program_break(mapping);
 }
 
 /* Adds, in address order, glibc's claims and the unclaimed parts of mappings that are wholly the allocator's. */

@@ -13,13 +13,6 @@
 #define SLOT_MIN 40 /* bytes of the smallest slot up to 3.3 */
 #define BLOCK_BATCH 256
 
-/*
- * Memory that Ruby maps itself is never inside jemalloc's mappings, so those mappings, the largest, are not searched.
- */
-static bool may_be_mapped_by_ruby(const struct memscope_residency *residency, const struct memscope_mapping *mapping) {
-    return memscope_residency_worth_searching(residency, mapping) && !mapping->of_jemalloc;
-}
-
 void memscope_ruby_claim_heap_pages(const struct memscope_ruby_layout *layout, struct memscope_claims *claims) {
     for (size_t index = 0; index < layout->heap_page_count; index++) {
         uintptr_t start = layout->heap_pages[index].start;
@@ -104,21 +97,20 @@ static bool is_heap_page(const struct memscope_ruby_layout *layout, const struct
            page + layout->heap_page_bytes - end < 2 * (size_t)sizes[0];
 }
 
-static void claim_pages_between(const struct memscope_ruby_layout *layout, const struct memscope_residency *residency,
-                                const struct memscope_own_memory *memory, struct descriptor_shape shape,
-                                uintptr_t start, uintptr_t end, struct memscope_claims *claims,
-                                struct memscope_ruby_regions *regions) {
+static void claim_pages_in(const struct memscope_ruby_layout *layout, const struct memscope_search *search,
+                           struct descriptor_shape shape, struct memscope_gap gap,
+                           struct memscope_ruby_regions *regions) {
     bool listed = layout->heap_page_count > 0;
     size_t bytes = layout->heap_page_bytes;
     struct memscope_range part;
 
-    while (memscope_residency_next(residency, &start, end, &part)) {
+    while (memscope_residency_next(search->residency, &gap.start, gap.end, &part)) {
         uintptr_t page = (part.start + bytes - 1) / bytes * bytes;
 
-        for (; page >= part.start && page < part.end && end - page >= bytes; page += bytes) {
-            if (!is_heap_page(layout, memory, shape, page))
+        for (; page >= part.start && page < part.end && gap.end - page >= bytes; page += bytes) {
+            if (!is_heap_page(layout, search->memory, shape, page))
                 continue;
-            memscope_claims_add(claims, page, page + bytes,
+            memscope_claims_add(search->claims, page, page + bytes,
                                 listed ? MEMSCOPE_ROW_empty_pages : MEMSCOPE_ROW_whole_pages, 0);
             regions->empty_pages_found += listed;
             regions->whole_pages_found += !listed;
@@ -126,27 +118,18 @@ static void claim_pages_between(const struct memscope_ruby_layout *layout, const
     }
 }
 
-void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layout,
-                                        const struct memscope_mappings *mappings,
-                                        const struct memscope_residency *residency,
-                                        const struct memscope_own_memory *memory, struct memscope_claims *claims,
+void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layout, const struct memscope_search *search,
                                         struct memscope_ruby_regions *regions) {
     struct descriptor_shape shape;
+    struct memscope_gap gap = {0};
 
     if (layout->heap_page_bytes == 0 || (layout->heap_page_count > 0 && layout->empty_page_count == 0))
         return;
-    shape = learn_descriptor(layout, memory);
+    shape = learn_descriptor(layout, search->memory);
     if (shape.first_slot < 0 && shape.page < 0)
         return;
-    for (size_t index = 0; index < mappings->count; index++) {
-        const struct memscope_mapping *mapping = &mappings->list[index];
-        uintptr_t cursor = mapping->start, gap_start, gap_end;
-
-        if (!may_be_mapped_by_ruby(residency, mapping))
-            continue;
-        while (memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &gap_end))
-            claim_pages_between(layout, residency, memory, shape, gap_start, gap_end, claims, regions);
-    }
+    while (memscope_search_next_gap(search, &gap))
+        claim_pages_in(layout, search, shape, gap, regions);
 }
 
 /* struct transient_heap_block's header up to Ruby 3.2 (transient_heap.c): four 16-bit counts, then next_block. */
@@ -190,58 +173,58 @@ static size_t first_block(const struct memscope_ruby_layout *layout, const uintp
 }
 
 /*
- * Lists link in either direction, and one of the arena's first two blocks may end a list, so each block is tried as the
- * first and as the second. Reads the header of every resident aligned block in [start, end), where end is the end of
- * the last possible second block.
+ * Lists link in either direction, and one of the arena's first two blocks may end a list: each block is tried as the
+ * first and as the second. Reads the header of every aligned block in `part`, which is resident and ends with the last
+ * possible second block.
  */
-static bool claim_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_own_memory *memory,
-                                 uintptr_t start, uintptr_t end, struct memscope_claims *claims) {
-    uintptr_t step = layout->transient_block_bytes, block = (start + step - 1) / step * step;
+static bool claim_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_search *search,
+                                 struct memscope_range part) {
+    uintptr_t step = layout->transient_block_bytes, block = (part.start + step - 1) / step * step;
     uintptr_t addresses[BLOCK_BATCH];
     struct transient_block blocks[BLOCK_BATCH];
 
-    while (block >= start && block < end) {
+    while (block >= part.start && block < part.end) {
         size_t count = 0, index = 0;
 
-        for (; count < BLOCK_BATCH && block < end; block += step)
+        for (; count < BLOCK_BATCH && block < part.end; block += step)
             addresses[count++] = block;
-        memscope_own_memory_read_each(memory, addresses, count, sizeof blocks[0], blocks);
+        memscope_own_memory_read_each(search->memory, addresses, count, sizeof blocks[0], blocks);
         while ((index += first_block(layout, addresses + index, blocks + index, count - index)) < count) {
             uintptr_t arena = addresses[index++];
 
-            if (!is_transient_heap(layout, memory, arena) && !is_transient_heap(layout, memory, arena -= step))
+            if (!is_transient_heap(layout, search->memory, arena) &&
+                !is_transient_heap(layout, search->memory, arena -= step))
                 continue;
-            memscope_claims_add(claims, arena, arena + layout->transient_heap_bytes, MEMSCOPE_ROW_transient_heap, 0);
+            memscope_claims_add(search->claims, arena, arena + layout->transient_heap_bytes,
+                                MEMSCOPE_ROW_transient_heap, 0);
             return true;
         }
     }
     return false;
 }
 
-static bool find_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_residency *residency,
-                                const struct memscope_own_memory *memory, uintptr_t start, uintptr_t end,
-                                struct memscope_claims *claims) {
+static bool find_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_search *search,
+                                struct memscope_gap gap) {
     struct memscope_range part;
 
-    if (end - start < layout->transient_heap_bytes)
+    if (gap.end - gap.start < layout->transient_heap_bytes)
         return false;
-    end = end - layout->transient_heap_bytes + 2 * layout->transient_block_bytes;
-    while (memscope_residency_next(residency, &start, end, &part))
-        if (claim_transient_heap(layout, memory, part.start, part.end, claims))
+    gap.end = gap.end - layout->transient_heap_bytes + 2 * layout->transient_block_bytes;
+    while (memscope_residency_next(search->residency, &gap.start, gap.end, &part))
+        if (claim_transient_heap(layout, search, part))
             return true;
     return false;
 }
 
-/* Finds the unclaimed range around an address in a data mapping. Returns false for any other address. */
-static bool gap_around(const struct memscope_mappings *mappings, const struct memscope_claims *claims,
-                       uintptr_t address, uintptr_t *start, uintptr_t *end) {
-    const struct memscope_mapping *mapping = memscope_mappings_find(mappings, address);
+/* The unclaimed range around an address in a data mapping; false if the address is claimed or in no data mapping. */
+static bool gap_around(const struct memscope_search *search, uintptr_t address, uintptr_t *start, uintptr_t *end) {
+    const struct memscope_mapping *mapping = memscope_mappings_find(search->mappings, address);
     uintptr_t cursor;
 
     if (mapping == NULL || !memscope_mapping_is_data(mapping))
         return false;
     cursor = mapping->start;
-    while (memscope_claims_next_gap(claims, &cursor, mapping->end, start, end))
+    while (memscope_claims_next_gap(search->claims, &cursor, mapping->end, start, end))
         if (address < *end)
             return address >= *start;
     return false;
@@ -253,16 +236,15 @@ static bool gap_around(const struct memscope_mappings *mappings, const struct me
  * from that shape. The list must then fill exactly the rest of the gap that begins with the cache, or the whole of
  * another gap.
  */
-static bool claim_shape_cache(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
-                              const struct memscope_own_memory *memory, uintptr_t cache,
-                              struct memscope_claims *claims) {
+static bool claim_shape_cache(const struct memscope_ruby_layout *layout, const struct memscope_search *search,
+                              uintptr_t cache) {
     uintptr_t node[2], shape, start, end, list = layout->shape_list;
 
-    if (!memscope_own_memory_read(memory, cache, node, sizeof node))
+    if (!memscope_own_memory_read(search->memory, cache, node, sizeof node))
         return false;
     shape = node[1] & ~(uintptr_t)7;
     if (list == 0) {
-        if (!gap_around(mappings, claims, shape, &start, &end) || end - start < layout->shape_list_bytes)
+        if (!gap_around(search, shape, &start, &end) || end - start < layout->shape_list_bytes)
             return false;
         list = end - layout->shape_list_bytes;
         if (list != start && (start != cache || list != cache + layout->shape_cache_bytes))
@@ -270,8 +252,8 @@ static bool claim_shape_cache(const struct memscope_ruby_layout *layout, const s
     }
     if (shape < list || shape - list >= layout->shape_list_bytes)
         return false;
-    memscope_claims_add(claims, list, list + layout->shape_list_bytes, MEMSCOPE_ROW_shape_tables, 0);
-    memscope_claims_add(claims, cache, cache + layout->shape_cache_bytes, MEMSCOPE_ROW_shape_tables, 0);
+    memscope_claims_add(search->claims, list, list + layout->shape_list_bytes, MEMSCOPE_ROW_shape_tables, 0);
+    memscope_claims_add(search->claims, cache, cache + layout->shape_cache_bytes, MEMSCOPE_ROW_shape_tables, 0);
     return true;
 }
 
@@ -279,27 +261,20 @@ static bool claim_shape_cache(const struct memscope_ruby_layout *layout, const s
  * The kernel merges adjacent mappings unless they are named, so the tables may share a mapping with heap pages or with
  * each other. Therefore every gap between claims that is exactly as large as the cache, or as both tables, is tried.
  */
-static void claim_shape_tables(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
-                               const struct memscope_own_memory *memory, struct memscope_claims *claims) {
+static void claim_shape_tables(const struct memscope_ruby_layout *layout, const struct memscope_search *search) {
     uintptr_t list = layout->shape_list, start, end;
+    struct memscope_gap gap = {0};
 
-    if (list != 0 && gap_around(mappings, claims, list, &start, &end))
-        memscope_claims_add(claims, list, list + layout->shape_list_bytes, MEMSCOPE_ROW_shape_tables, 0);
+    if (list != 0 && gap_around(search, list, &start, &end))
+        memscope_claims_add(search->claims, list, list + layout->shape_list_bytes, MEMSCOPE_ROW_shape_tables, 0);
     if (layout->shape_cache_bytes == 0 ||
-        (list != 0 && claim_shape_cache(layout, mappings, memory, list - layout->shape_cache_bytes, claims)))
+        (list != 0 && claim_shape_cache(layout, search, list - layout->shape_cache_bytes)))
         return;
-    for (size_t index = 0; index < mappings->count; index++) {
-        const struct memscope_mapping *mapping = &mappings->list[index];
-        uintptr_t cursor = mapping->start;
-
-        if (mapping->end - mapping->start < layout->shape_cache_bytes || !memscope_mapping_is_data(mapping))
-            continue;
-        while (memscope_claims_next_gap(claims, &cursor, mapping->end, &start, &end))
-            if ((end - start == layout->shape_cache_bytes ||
-                 end - start == layout->shape_cache_bytes + layout->shape_list_bytes) &&
-                claim_shape_cache(layout, mappings, memory, start, claims))
-                return;
-    }
+    while (memscope_search_next_gap(search, &gap))
+        if ((gap.end - gap.start == layout->shape_cache_bytes ||
+             gap.end - gap.start == layout->shape_cache_bytes + layout->shape_list_bytes) &&
+            claim_shape_cache(layout, search, gap.start))
+            return;
 }
 
 /* The transient heap is usually a mapping of its own. In any other mapping, normally at most two blocks are read. */
@@ -316,36 +291,23 @@ static bool is_transient_heap_mapping(const struct memscope_ruby_layout *layout,
 }
 
 void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layout,
-                                         const struct memscope_mappings *mappings,
-                                         const struct memscope_own_memory *memory, struct memscope_claims *claims,
-                                         struct memscope_ruby_regions *regions) {
-    claim_shape_tables(layout, mappings, memory, claims);
-    for (size_t index = 0; index < mappings->count; index++) {
-        const struct memscope_mapping *mapping = &mappings->list[index];
+                                         const struct memscope_search *search, struct memscope_ruby_regions *regions) {
+    claim_shape_tables(layout, search);
+    for (size_t index = 0; index < search->mappings->count; index++) {
+        const struct memscope_mapping *mapping = &search->mappings->list[index];
 
         if (regions->transient_heap_found || !memscope_mapping_is_data(mapping) ||
-            !is_transient_heap_mapping(layout, memory, mapping))
+            !is_transient_heap_mapping(layout, search->memory, mapping))
             continue;
-        memscope_claims_add(claims, mapping->start, mapping->end, MEMSCOPE_ROW_transient_heap, 0);
+        memscope_claims_add(search->claims, mapping->start, mapping->end, MEMSCOPE_ROW_transient_heap, 0);
         regions->transient_heap_found = true;
     }
 }
 
-void memscope_ruby_claim_transient_heap(const struct memscope_ruby_layout *layout,
-                                        const struct memscope_mappings *mappings,
-                                        const struct memscope_residency *residency,
-                                        const struct memscope_own_memory *memory, struct memscope_claims *claims,
+void memscope_ruby_claim_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_search *search,
                                         struct memscope_ruby_regions *regions) {
-    if (layout->transient_heap_bytes == 0)
-        return;
-    for (size_t index = 0; index < mappings->count && !regions->transient_heap_found; index++) {
-        const struct memscope_mapping *mapping = &mappings->list[index];
-        uintptr_t cursor = mapping->start, gap_start, gap_end;
+    struct memscope_gap gap = {0};
 
-        if (!may_be_mapped_by_ruby(residency, mapping))
-            continue;
-        while (!regions->transient_heap_found &&
-               memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &gap_end))
-            regions->transient_heap_found = find_transient_heap(layout, residency, memory, gap_start, gap_end, claims);
-    }
+    while (layout->transient_heap_bytes > 0 && !regions->transient_heap_found && memscope_search_next_gap(search, &gap))
+        regions->transient_heap_found = find_transient_heap(layout, search, gap);
 }

@@ -9,9 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/own_memory.h"
-#include "kernel/mappings.h"
-#include "kernel/residency.h"
 #include "ledger/claims.h"
 
 /* A GC heap page: header, slot_count slots of slot_bytes each from start + slots_offset on, and an unused tail. */
@@ -57,10 +54,7 @@ void memscope_ruby_claim_heap_pages(const struct memscope_ruby_layout *layout, s
  * pages were listed, these are the empty pages, searched for only if Ruby counts some. If none could be listed, these
  * are all pages, claimed as whole pages. Costs one or two small reads for each unclaimed, aligned, resident block.
  */
-void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layout,
-                                        const struct memscope_mappings *mappings,
-                                        const struct memscope_residency *residency,
-                                        const struct memscope_own_memory *memory, struct memscope_claims *claims,
+void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layout, const struct memscope_search *search,
                                         struct memscope_ruby_regions *regions);
 
 /*
@@ -69,15 +63,10 @@ void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layou
  * transient heap, by its chain of blocks, if it has a mapping of its own.
  */
 void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layout,
-                                         const struct memscope_mappings *mappings,
-                                         const struct memscope_own_memory *memory, struct memscope_claims *claims,
-                                         struct memscope_ruby_regions *regions);
+                                         const struct memscope_search *search, struct memscope_ruby_regions *regions);
 
-/* Claims the transient heap wherever it is, unless it was found already. */
-void memscope_ruby_claim_transient_heap(const struct memscope_ruby_layout *layout,
-                                        const struct memscope_mappings *mappings,
-                                        const struct memscope_residency *residency,
-                                        const struct memscope_own_memory *memory, struct memscope_claims *claims,
+/* Claims the transient heap wherever it lies, unless it was found already. */
+void memscope_ruby_claim_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_search *search,
                                         struct memscope_ruby_regions *regions);
 
 #endif

@@ -43,16 +43,12 @@ static bool find_thread_library(const struct memscope_thread_symbols *symbols, s
            node->offset + sizeof(struct list_node) <= *size;
 }
 
-struct stack_bounds {
-    uintptr_t start, end;
-};
-
 /*
  * struct pthread holds stackblock and stackblock_size next to each other, at an offset that no exported constant gives.
  * On machines whose thread pointer is at the descriptor (x86) or above it, a stack that glibc mapped ends with the
  * descriptor. No other two adjacent words describe a page-aligned block that ends with the descriptor.
  */
-static bool stack_of(const uintptr_t *words, size_t count, uintptr_t descriptor, struct stack_bounds *stack) {
+static bool stack_of(const uintptr_t *words, size_t count, uintptr_t descriptor, struct memscope_range *stack) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
     for (size_t index = 0; index + 1 < count; index++) {
@@ -61,7 +57,7 @@ static bool stack_of(const uintptr_t *words, size_t count, uintptr_t descriptor,
         if (start == 0 || size == 0 || start % page != 0 || size % page != 0 || start >= descriptor ||
             size < descriptor - start || size - (descriptor - start) > 4 * page)
             continue;
-        *stack = (struct stack_bounds){start, start + size};
+        *stack = (struct memscope_range){start, start + size};
         return true;
     }
     return false;
@@ -81,24 +77,23 @@ static uintptr_t head_of(const struct thread_library *library, int list) {
  * The lists are read without their lock. If a thread ends during the walk, its stack moves to another list, and its
  * node leads to that list's head, or its stack is unmapped, and its node cannot be read.
  */
-static struct walk walk_list(const struct thread_library *library, const struct memscope_own_memory *memory, int list,
-                             struct memscope_claims *claims) {
+static struct walk walk_list(const struct thread_library *library, const struct memscope_search *search, int list) {
     uintptr_t head = head_of(library, list), words[DESCRIPTOR_LIMIT / sizeof(uintptr_t)];
     struct list_node node;
     struct walk walk = {0};
 
-    if (!memscope_own_memory_read(memory, head, &node, sizeof node))
+    if (!memscope_own_memory_read(search->memory, head, &node, sizeof node))
         return walk;
     for (size_t steps = 0; node.next != head && node.next > library->node && steps < THREAD_LIMIT; steps++) {
         uintptr_t descriptor = node.next - library->node;
-        struct stack_bounds stack;
+        struct memscope_range stack;
 
         if (node.next == head_of(library, LIST_USED) || node.next == head_of(library, LIST_USER) ||
             node.next == head_of(library, LIST_CACHED) ||
-            !memscope_own_memory_read(memory, descriptor, words, library->descriptor_bytes))
+            !memscope_own_memory_read(search->memory, descriptor, words, library->descriptor_bytes))
             break;
         if (stack_of(words, library->descriptor_bytes / sizeof words[0], descriptor, &stack)) {
-            memscope_claims_add(claims, stack.start, stack.end, MEMSCOPE_ROW_threads, 0);
+            memscope_claims_add(search->claims, stack.start, stack.end, MEMSCOPE_ROW_threads, 0);
             walk.found++;
         }
         memcpy(&node, (const char *)words + library->node, sizeof node);
@@ -107,40 +102,37 @@ static struct walk walk_list(const struct thread_library *library, const struct 
     return walk;
 }
 
-/* Walks again while threads start and end. If they never stop, the result of the last walk stands. */
-static uint64_t claim_list(const struct thread_library *library, const struct memscope_own_memory *memory, int list,
-                           struct memscope_claims *claims) {
-    size_t count = claims->count;
-    struct walk walk = walk_list(library, memory, list, claims);
+/* Walks again while threads start and end; if they never stop, what the last walk found stands. */
+static uint64_t claim_list(const struct thread_library *library, const struct memscope_search *search, int list) {
+    size_t count = search->claims->count;
+    struct walk walk = walk_list(library, search, list);
 
     for (int left = WALKS - 1; left > 0 && !walk.complete; left--) {
-        memscope_claims_withdraw(claims, count);
-        walk = walk_list(library, memory, list, claims);
+        memscope_claims_withdraw(search->claims, count);
+        walk = walk_list(library, search, list);
     }
     return walk.found;
 }
 
 enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
-                                                   const struct memscope_own_memory *memory,
-                                                   struct memscope_claims *claims,
+                                                   const struct memscope_search *search,
                                                    struct memscope_stack_counts *counts) {
     struct thread_library library;
 
     if (!find_thread_library(symbols, &library))
         return MEMSCOPE_UNSUPPORTED;
-    counts->live_threads = claim_list(&library, memory, LIST_USED, claims);
-    counts->live_threads += claim_list(&library, memory, LIST_USER, claims);
-    counts->cached_stacks = claim_list(&library, memory, LIST_CACHED, claims);
+    counts->live_threads = claim_list(&library, search, LIST_USED);
+    counts->live_threads += claim_list(&library, search, LIST_USER);
+    counts->cached_stacks = claim_list(&library, search, LIST_CACHED);
     return MEMSCOPE_OK;
 }
 
 #else
 
 enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
-                                                   const struct memscope_own_memory *memory,
-                                                   struct memscope_claims *claims,
+                                                   const struct memscope_search *search,
                                                    struct memscope_stack_counts *counts) {
-    (void)symbols, (void)memory, (void)claims, (void)counts;
+    (void)symbols, (void)search, (void)counts;
     return MEMSCOPE_UNSUPPORTED;
 }
 
@@ -175,22 +167,21 @@ static uintptr_t chunk_of(const struct memscope_mapping *guard, size_t page, siz
     return header <= CHUNK_HEADER_PAGES * page ? footer.chunk : 0;
 }
 
-void memscope_stacks_claim_migrating(const struct memscope_mappings *mappings, size_t vm_bytes, size_t machine_bytes,
-                                     const struct memscope_own_memory *memory, struct memscope_claims *claims) {
+void memscope_stacks_claim_migrating(const struct memscope_search *search, size_t vm_bytes, size_t machine_bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uintptr_t claimed = 0;
 
-    for (size_t index = 0; vm_bytes > 0 && index < mappings->count; index++) {
-        const struct memscope_mapping *mapping = &mappings->list[index];
+    for (size_t index = 0; vm_bytes > 0 && index < search->mappings->count; index++) {
+        const struct memscope_mapping *mapping = &search->mappings->list[index];
         uintptr_t chunk;
 
         if (mapping->start < claimed || !is_guard(mapping, page))
             continue;
-        chunk = chunk_of(mapping, page, vm_bytes, machine_bytes, memory);
+        chunk = chunk_of(mapping, page, vm_bytes, machine_bytes, search->memory);
         if (chunk == 0)
             continue;
         claimed = chunk + CHUNK_BYTES;
-        memscope_claims_add(claims, chunk, claimed, MEMSCOPE_ROW_threads, 0);
+        memscope_claims_add(search->claims, chunk, claimed, MEMSCOPE_ROW_threads, 0);
     }
 }
 
@@ -210,14 +201,15 @@ static bool is_fiber_stack(const struct memscope_mappings *mappings, size_t inde
     return claim == claims->settled || claims->list[claim].start >= stack->start + fiber_bytes;
 }
 
-void memscope_stacks_claim_fibers(const struct memscope_mappings *mappings, size_t fiber_bytes,
-                                  struct memscope_claims *claims, struct memscope_stack_counts *counts) {
+void memscope_stacks_claim_fibers(const struct memscope_search *search, size_t fiber_bytes,
+                                  struct memscope_stack_counts *counts) {
+    const struct memscope_mappings *mappings = search->mappings;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
     for (size_t index = 0; fiber_bytes > 0 && index < mappings->count;) {
         size_t pairs = 0;
 
-        while (is_fiber_stack(mappings, index + 2 * pairs, page, fiber_bytes, claims) &&
+        while (is_fiber_stack(mappings, index + 2 * pairs, page, fiber_bytes, search->claims) &&
                (pairs == 0 || mappings->list[index + 2 * pairs].start == mappings->list[index + 2 * pairs - 1].end)) {
             pairs++;
             if (mappings->list[index + 2 * pairs - 1].end - mappings->list[index + 2 * pairs - 1].start > fiber_bytes)
@@ -226,7 +218,7 @@ void memscope_stacks_claim_fibers(const struct memscope_mappings *mappings, size
         for (size_t pair = 0; pairs > 1 && pair < pairs; pair++) {
             uintptr_t start = mappings->list[index + 2 * pair + 1].start;
 
-            memscope_claims_add(claims, start, start + fiber_bytes, MEMSCOPE_ROW_fibers, 0);
+            memscope_claims_add(search->claims, start, start + fiber_bytes, MEMSCOPE_ROW_fibers, 0);
         }
         counts->fiber_stacks += pairs > 1 ? pairs : 0;
         index += pairs > 0 ? 2 * pairs : 1;

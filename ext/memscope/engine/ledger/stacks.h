@@ -12,9 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/own_memory.h"
 #include "base/status.h"
-#include "kernel/mappings.h"
 #include "ledger/claims.h"
 #include "ledger/images.h"
 
@@ -29,8 +27,7 @@ struct memscope_stack_counts {
  * list.
  */
 enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
-                                                   const struct memscope_own_memory *memory,
-                                                   struct memscope_claims *claims,
+                                                   const struct memscope_search *search,
                                                    struct memscope_stack_counts *counts);
 
 /*
@@ -39,14 +36,13 @@ enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_
  * (thread_pthread_mn.c, nt_machine_stack_footer). vm_bytes and machine_bytes are the stack sizes of one such thread, 0
  * if this Ruby has none.
  */
-void memscope_stacks_claim_migrating(const struct memscope_mappings *mappings, size_t vm_bytes, size_t machine_bytes,
-                                     const struct memscope_own_memory *memory, struct memscope_claims *claims);
+void memscope_stacks_claim_migrating(const struct memscope_search *search, size_t vm_bytes, size_t machine_bytes);
 
 /*
  * Claims pools of fiber stacks: runs of two or more stacks of fiber_bytes, each right above its guard page, as Ruby's
  * fiber pool lays them out (cont.c, fiber_pool_expand).
  */
-void memscope_stacks_claim_fibers(const struct memscope_mappings *mappings, size_t fiber_bytes,
-                                  struct memscope_claims *claims, struct memscope_stack_counts *counts);
+void memscope_stacks_claim_fibers(const struct memscope_search *search, size_t fiber_bytes,
+                                  struct memscope_stack_counts *counts);
 
 #endif
