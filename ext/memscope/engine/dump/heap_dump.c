@@ -7,17 +7,13 @@
 
 void memscope_heap_dump_write(const struct memscope_heap_dump *dump, enum memscope_dump_format format,
                               struct memscope_dump_output *output) {
-    switch (format) {
-    case MEMSCOPE_DUMP_PERFETTO:
-        memscope_perfetto_write(dump, output);
-        break;
-    case MEMSCOPE_DUMP_HEAPSNAPSHOT:
-        memscope_heapsnapshot_write(dump, output);
-        break;
-    case MEMSCOPE_DUMP_OBJSPACE:
-        memscope_objspace_write(dump, output);
-        break;
-    }
+    static void (*const writers[])(const struct memscope_heap_dump *dump, struct memscope_dump_output *output) = {
+        [MEMSCOPE_DUMP_PERFETTO] = memscope_perfetto_write,
+        [MEMSCOPE_DUMP_HEAPSNAPSHOT] = memscope_heapsnapshot_write,
+        [MEMSCOPE_DUMP_OBJSPACE] = memscope_objspace_write,
+    };
+
+    writers[format](dump, output);
 }
 
 /* A place has 32 bytes. No slot is smaller, so no two slots begin in one place. */

@@ -18,21 +18,13 @@ const struct memscope_allocator *memscope_allocator_current(void) {
 }
 
 const char *memscope_allocator_name_text(enum memscope_allocator_name name) {
-    switch (name) {
-    case MEMSCOPE_ALLOCATOR_GLIBC:
-        return "glibc";
-    case MEMSCOPE_ALLOCATOR_JEMALLOC:
-        return "jemalloc";
-    case MEMSCOPE_ALLOCATOR_MIMALLOC:
-        return "mimalloc";
-    case MEMSCOPE_ALLOCATOR_TCMALLOC:
-        return "tcmalloc";
-    case MEMSCOPE_ALLOCATOR_MUSL:
-        return "musl";
-    case MEMSCOPE_ALLOCATOR_UNKNOWN:
-        break;
-    }
-    return "unknown";
+    static const char *const texts[] = {
+        [MEMSCOPE_ALLOCATOR_UNKNOWN] = "unknown",   [MEMSCOPE_ALLOCATOR_GLIBC] = "glibc",
+        [MEMSCOPE_ALLOCATOR_JEMALLOC] = "jemalloc", [MEMSCOPE_ALLOCATOR_MIMALLOC] = "mimalloc",
+        [MEMSCOPE_ALLOCATOR_TCMALLOC] = "tcmalloc", [MEMSCOPE_ALLOCATOR_MUSL] = "musl",
+    };
+
+    return texts[name];
 }
 
 void memscope_allocator_mimalloc_version(int number, char *text, size_t capacity) {

@@ -11,22 +11,8 @@
 /* Maximum number of epochs to read until the figures of one epoch are consistent. */
 #define ATTEMPTS 3
 
-bool memscope_jemalloc_bound(void) {
-    return memscope_jemalloc_binding().by_name != NULL;
-}
-
 memscope_mallctl memscope_jemalloc_entry(void) {
     return memscope_jemalloc_binding().by_name;
-}
-
-const char *memscope_jemalloc_prefix(void) {
-    return memscope_jemalloc_binding().prefix;
-}
-
-const char *memscope_jemalloc_program_conf(void) {
-    const char **conf = memscope_jemalloc_binding().conf;
-
-    return conf ? *conf : NULL;
 }
 
 enum memscope_status memscope_jemalloc_read(const char *key, void *value, size_t size) {
@@ -85,7 +71,7 @@ static const char *reason_for_no_stats(void) {
     uint64_t risen;
     bool stats;
 
-    if (!memscope_jemalloc_bound())
+    if (!memscope_jemalloc_entry())
         return "jemalloc_absent";
     if (!memscope_jemalloc_serves_malloc(memscope_jemalloc_entry(), &requested, &risen))
         return "jemalloc_not_serving";

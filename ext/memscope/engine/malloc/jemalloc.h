@@ -34,12 +34,9 @@ struct memscope_jemalloc_stats {
 /* MALLCTL_ARENAS_ALL of jemalloc/jemalloc.h, the index of all arenas together. */
 #define MEMSCOPE_ALL_ARENAS 4096
 
-/* Returns true if a mallctl is bound at all. The allocator that serves malloc is in allocator.h. */
-bool memscope_jemalloc_bound(void);
-
 typedef int (*memscope_mallctl)(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 
-/* The bound mallctl, NULL if none is bound. */
+/* The bound mallctl; NULL if none is bound. allocator.h tells which allocator serves malloc. */
 memscope_mallctl memscope_jemalloc_entry(void);
 
 /*
@@ -55,12 +52,6 @@ bool memscope_jemalloc_serves_malloc(memscope_mallctl mallctl, size_t *requested
  * process.
  */
 enum memscope_status memscope_jemalloc_read(const char *key, void *value, size_t size);
-
-/* The malloc_conf variable of the program or of jemalloc itself, NULL if it is not set, or no jemalloc is bound. */
-const char *memscope_jemalloc_program_conf(void);
-
-/* The prefix of mallctl's name and, in capitals, of MALLOC_CONF: "" or "je_". */
-const char *memscope_jemalloc_prefix(void);
 
 static inline bool memscope_jemalloc_has(const struct memscope_jemalloc_stats *stats,
                                          enum memscope_jemalloc_field field) {

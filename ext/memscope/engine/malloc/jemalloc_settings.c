@@ -1,7 +1,7 @@
 #include "malloc/allocator_settings.h"
 
 #include "malloc/allocator_environment.h"
-#include "malloc/jemalloc.h"
+#include "malloc/jemalloc_keys.h"
 
 #include <stdio.h>
 #include <sys/types.h>
@@ -93,16 +93,16 @@ static const char *reported_or(const char *key, const char *text) {
  * can overwrite.
  */
 const char *memscope_jemalloc_confs(memscope_conf_visitor visit, void *context) {
-    const char *prefix = memscope_jemalloc_prefix();
-    const char *variable = prefix[0] == '\0' ? "MALLOC_CONF" : "JE_MALLOC_CONF";
+    struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
+    const char *variable = jemalloc.prefix[0] == '\0' ? "MALLOC_CONF" : "JE_MALLOC_CONF";
     char path[64], link[LINK_SIZE];
     ssize_t length;
 
-    snprintf(path, sizeof path, "/etc/%smalloc.conf", prefix);
+    snprintf(path, sizeof path, "/etc/%smalloc.conf", jemalloc.prefix);
     length = readlink(path, link, sizeof link - 1);
     link[length > 0 ? length : 0] = '\0';
     visit("--with-malloc-conf", reported_or("config.malloc_conf", NULL), context);
-    visit("malloc_conf", memscope_jemalloc_program_conf(), context);
+    visit("malloc_conf", jemalloc.conf ? *jemalloc.conf : NULL, context);
     visit(path, reported_or("opt.malloc_conf.symlink", length > 0 ? link : NULL), context);
     visit(variable, memscope_allocator_environment(variable), context);
     visit("malloc_conf_2_conf_harder", reported_or("opt.malloc_conf.global_var_2_conf_harder", NULL), context);

@@ -6,15 +6,6 @@
 #include <stddef.h>
 #include <string.h>
 
-static const char *const names[] = {
-    [MEMSCOPE_LEVER_TCACHE] = "tcache", [MEMSCOPE_LEVER_DECAY] = "decay",     [MEMSCOPE_LEVER_PURGE] = "purge",
-    [MEMSCOPE_LEVER_TRIM] = "trim",     [MEMSCOPE_LEVER_COLLECT] = "collect",
-};
-
-const char *memscope_lever_name(enum memscope_lever lever) {
-    return names[lever];
-}
-
 #define WEAK __attribute__((weak))
 
 /* Declared as in malloc.h, mimalloc.h, gperftools/malloc_extension_c.h and google/tcmalloc's internal C interface. */
@@ -25,66 +16,69 @@ extern WEAK void MallocExtension_ReleaseFreeMemory(void);
 /* Some versions return the bytes released, some nothing, so the value is ignored. */
 extern WEAK void MallocExtension_Internal_ReleaseMemoryToSystem(size_t bytes);
 
-static bool has_collect(enum memscope_allocator_name allocator) {
-    if (allocator == MEMSCOPE_ALLOCATOR_MIMALLOC)
+static bool serves(enum memscope_allocator_name allocator) {
+    return memscope_allocator_current()->name == allocator;
+}
+
+static bool has_jemalloc(void) {
+    return serves(MEMSCOPE_ALLOCATOR_JEMALLOC);
+}
+
+static bool has_trim(void) {
+    return serves(MEMSCOPE_ALLOCATOR_GLIBC) && malloc_trim;
+}
+
+static enum memscope_status trim(void) {
+    malloc_trim(0);
+    return MEMSCOPE_OK;
+}
+
+static bool has_collect(void) {
+    if (serves(MEMSCOPE_ALLOCATOR_MIMALLOC))
         return mi_collect != NULL;
-    return allocator == MEMSCOPE_ALLOCATOR_TCMALLOC &&
+    return serves(MEMSCOPE_ALLOCATOR_TCMALLOC) &&
            (MallocExtension_ReleaseFreeMemory || MallocExtension_Internal_ReleaseMemoryToSystem);
 }
 
-const char *memscope_lever_missing(enum memscope_lever lever) {
-    enum memscope_allocator_name allocator = memscope_allocator_current()->name;
-
-    switch (lever) {
-    case MEMSCOPE_LEVER_TCACHE:
-    case MEMSCOPE_LEVER_DECAY:
-    case MEMSCOPE_LEVER_PURGE:
-        return allocator == MEMSCOPE_ALLOCATOR_JEMALLOC ? NULL : "lever_of_jemalloc";
-    case MEMSCOPE_LEVER_TRIM:
-        return allocator == MEMSCOPE_ALLOCATOR_GLIBC && malloc_trim ? NULL : "lever_of_glibc";
-    case MEMSCOPE_LEVER_COLLECT:
-        return has_collect(allocator) ? NULL : "lever_of_page_heaps";
-    case MEMSCOPE_LEVER_COUNT:
-        break;
-    }
-    return "unsupported";
-}
-
-static void collect(void) {
-    if (memscope_allocator_current()->name == MEMSCOPE_ALLOCATOR_MIMALLOC)
+static enum memscope_status collect(void) {
+    if (serves(MEMSCOPE_ALLOCATOR_MIMALLOC))
         mi_collect(true);
     else if (MallocExtension_ReleaseFreeMemory)
         MallocExtension_ReleaseFreeMemory();
     else
         MallocExtension_Internal_ReleaseMemoryToSystem(SIZE_MAX);
+    return MEMSCOPE_OK;
+}
+
+static const struct {
+    const char *name, *missing; /* the reason's id */
+    bool (*is_there)(void);
+    enum memscope_status (*run)(void);
+} levers[MEMSCOPE_LEVER_COUNT] = {
+    [MEMSCOPE_LEVER_TCACHE] = {"tcache", "lever_of_jemalloc", has_jemalloc, memscope_jemalloc_flush_thread_cache},
+    [MEMSCOPE_LEVER_DECAY] = {"decay", "lever_of_jemalloc", has_jemalloc, memscope_jemalloc_decay},
+    [MEMSCOPE_LEVER_PURGE] = {"purge", "lever_of_jemalloc", has_jemalloc, memscope_jemalloc_purge},
+    [MEMSCOPE_LEVER_TRIM] = {"trim", "lever_of_glibc", has_trim, trim},
+    [MEMSCOPE_LEVER_COLLECT] = {"collect", "lever_of_page_heaps", has_collect, collect},
+};
+
+const char *memscope_lever_name(enum memscope_lever lever) {
+    return levers[lever].name;
+}
+
+const char *memscope_lever_missing(enum memscope_lever lever) {
+    if (lever >= MEMSCOPE_LEVER_COUNT)
+        return "unsupported";
+    return levers[lever].is_there() ? NULL : levers[lever].missing;
 }
 
 enum memscope_status memscope_lever_run(enum memscope_lever lever) {
-    if (memscope_lever_missing(lever))
-        return MEMSCOPE_UNSUPPORTED;
-    switch (lever) {
-    case MEMSCOPE_LEVER_TCACHE:
-        return memscope_jemalloc_flush_thread_cache();
-    case MEMSCOPE_LEVER_DECAY:
-        return memscope_jemalloc_decay();
-    case MEMSCOPE_LEVER_PURGE:
-        return memscope_jemalloc_purge();
-    case MEMSCOPE_LEVER_TRIM:
-        malloc_trim(0);
-        return MEMSCOPE_OK;
-    case MEMSCOPE_LEVER_COLLECT:
-        collect();
-        return MEMSCOPE_OK;
-    case MEMSCOPE_LEVER_COUNT:
-        break;
-    }
-    return MEMSCOPE_UNSUPPORTED;
+    return memscope_lever_missing(lever) ? MEMSCOPE_UNSUPPORTED : levers[lever].run();
 }
 
 bool memscope_lever_collectable_bytes(uint64_t *bytes) {
     size_t value = 0;
-    bool known = memscope_allocator_current()->name == MEMSCOPE_ALLOCATOR_TCMALLOC &&
-                 MallocExtension_GetNumericProperty &&
+    bool known = serves(MEMSCOPE_ALLOCATOR_TCMALLOC) && MallocExtension_GetNumericProperty &&
                  MallocExtension_GetNumericProperty("tcmalloc.pageheap_free_bytes", &value);
 
     *bytes = value;
