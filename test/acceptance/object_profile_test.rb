@@ -636,11 +636,25 @@ class ObjectProfileTest < MemscopeTest
     end
   end
 
+  # No object is marked before the first collection, which must intern no name.
+  def test_a_start_before_the_first_collection
+    slots = ["", "0_", "1_"].to_h { |size| ["RUBY_GC_HEAP_#{size}INIT_SLOTS", "400000"] }
+    before, samples = child(<<~RUBY, env: slots)
+      before = GC.count
+      profile
+      kept = Array.new(50_000) { "x" * 10 }
+      6.times { GC.start }
+      puts JSON.generate([before, PROFILE.stop.samples])
+    RUBY
+
+    assert_equal 0, before
+    assert_operator samples, :>=, 0
+  end
+
   # To measure what a watched allocation costs, a start allocates 12,000 objects: not if each runs a GC.
   def test_a_start_under_gc_stress
     collections = child(<<~RUBY)
       profile
-      full_gc # proves where Ruby keeps mark bits
       PROFILE.stop
       GC.stress = true
       before = GC.count

@@ -54,7 +54,7 @@ module Suites
                "test/{memscope,action/purge,action/purge/result,heap/census,process/ruby_heap}_test.rb",
                "test/{show/report/purge,value/native/absent}_test.rb",
                "test/engine/malloc/*_test.rb",
-               "test/ruby/{heap/{census,heap_references,mark_bits},graph/named_references}_test.rb")
+               "test/ruby/{heap/{census,heap_references},graph/named_references}_test.rb")
 
   # Tests that must pass even on a Ruby that is not released yet.
   SMOKE = files("test/acceptance/smoke_test.rb")

@@ -449,85 +449,50 @@ struct gen_ivtbl;
 int rb_ivar_generic_ivtbl_lookup(VALUE object, struct gen_ivtbl **variables);
 #endif
 
-/* ---- objects found alive by a mark phase (ruby/sample/object_sampler.c) ---------------------------------------- */
+/* ---- which objects a mark phase has found alive (ruby/sample/object_sampler.c) ---------------------------------- */
 
 /*
- * The flags that the GC has for an object, by name. Ruby exports rb_obj_gc_flags before 4.0, which lists the IDs of the
- * names, and rb_gc_object_metadata from 4.0 on, which returns a list that ends with the name 0. Both functions intern
- * their IDs in their first call, as do their callers below (rb_intern keeps the ID of a literal), so the first call
- * must not be during a GC.
+ * Whether an object is marked, to be asked at the end of a mark phase. Since 3.4 only the flags that the GC has for an
+ * object say so, by name: until 4.0, Ruby exports rb_obj_gc_flags, which lists the IDs of the names; from 4.0 on,
+ * rb_gc_object_metadata, which returns a list that ends with the name 0. Both functions intern their IDs in their first
+ * call, as do their callers below (rb_intern keeps the ID of a literal), so the first call must not be during a GC.
  */
-#if defined(HAVE_RB_GC_OBJECT_METADATA)
+#if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P)
+int rb_objspace_marked_object_p(VALUE object);
+#define MEMSCOPE_KNOWS_MARKED 1
+static inline bool memscope_object_is_marked(VALUE object) {
+    return rb_objspace_marked_object_p(object) != 0;
+}
+#elif defined(HAVE_RB_GC_OBJECT_METADATA)
 struct rb_gc_object_metadata_entry {
     ID name;
     VALUE value;
 };
 struct rb_gc_object_metadata_entry *rb_gc_object_metadata(VALUE object);
-#define MEMSCOPE_KNOWS_GC_FLAGS 1
-static inline bool memscope_object_has_gc_flag(VALUE object, ID flag) {
+#define MEMSCOPE_KNOWS_MARKED 1
+static inline bool memscope_object_is_marked(VALUE object) {
     const struct rb_gc_object_metadata_entry *entry = rb_gc_object_metadata(object);
+    ID marked = rb_intern("marked");
 
-    while (entry->name != 0 && entry->name != flag)
+    while (entry->name != 0 && entry->name != marked)
         entry++;
     return entry->name != 0;
 }
 #elif defined(HAVE_RB_OBJ_GC_FLAGS)
 size_t rb_obj_gc_flags(VALUE object, ID *flags, size_t room);
-#define MEMSCOPE_KNOWS_GC_FLAGS 1
-static inline bool memscope_object_has_gc_flag(VALUE object, ID flag) {
-    ID flags[8];
+#define MEMSCOPE_KNOWS_MARKED 1
+static inline bool memscope_object_is_marked(VALUE object) {
+    ID flags[8], marked = rb_intern("marked");
     size_t count = rb_obj_gc_flags(object, flags, 8);
 
-    while (count > 0 && flags[count - 1] != flag)
+    while (count > 0 && flags[count - 1] != marked)
         count--;
     return count > 0;
-}
-#else
-#define MEMSCOPE_KNOWS_GC_FLAGS 0
-#endif
-
-/* Returns true if an object is marked. Call it at the end of a mark phase. */
-#if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P)
-int rb_objspace_marked_object_p(VALUE object); /* before 3.4 */
-#define MEMSCOPE_KNOWS_MARKED 1
-static inline bool memscope_object_is_marked(VALUE object) {
-    return rb_objspace_marked_object_p(object) != 0;
-}
-#elif MEMSCOPE_KNOWS_GC_FLAGS
-#define MEMSCOPE_KNOWS_MARKED 1
-static inline bool memscope_object_is_marked(VALUE object) {
-    return memscope_object_has_gc_flag(object, rb_intern("marked"));
 }
 #else
 #define MEMSCOPE_KNOWS_MARKED 0
 static inline bool memscope_object_is_marked(VALUE object) {
     return true;
-}
-#endif
-
-/*
- * The bitmaps of marked objects and of uncollectible objects, which a minor GC does not free. They are in struct
- * heap_page, which the first word of a heap page points to. From 3.1 to 4.0 (gc.c, since 3.4 gc/default/default.c) a
- * bitmap has a bit for each 40 bytes of the page, whatever the size of its slots. The second bitmap is that of marked
- * objects, the third that of uncollectible objects. The address of the page's first slot is four words before the
- * bitmaps. Readers must compare the bits with the results of the functions in this file for the same objects
- * (ruby/heap/mark_bits.c).
- */
-#if RUBY_API_VERSION_CODE < 40100 && SIZEOF_VOIDP == 8 && MEMSCOPE_KNOWS_MARKED && MEMSCOPE_KNOWS_GC_FLAGS
-#define MEMSCOPE_KNOWS_MARK_BITS 1
-#define MEMSCOPE_BYTES_OF_MARK_BIT 40
-#define MEMSCOPE_PAGE_BITMAPS_AT ((RUBY_API_VERSION_CODE < 30400 ? 8 : 9) * sizeof(void *))
-#define MEMSCOPE_PAGE_START_AT (MEMSCOPE_PAGE_BITMAPS_AT - 4 * sizeof(void *))
-static inline bool memscope_object_is_uncollectible(VALUE object) {
-    return memscope_object_has_gc_flag(object, rb_intern("uncollectible"));
-}
-#else
-#define MEMSCOPE_KNOWS_MARK_BITS 0
-#define MEMSCOPE_BYTES_OF_MARK_BIT 1
-#define MEMSCOPE_PAGE_BITMAPS_AT 0
-#define MEMSCOPE_PAGE_START_AT 0
-static inline bool memscope_object_is_uncollectible(VALUE object) {
-    return object != 0;
 }
 #endif
 

@@ -131,10 +131,6 @@ static void run(uint64_t seed, double budget) {
     }
 }
 
-static void fetch_nothing(uintptr_t address) {
-    (void)address;
-}
-
 static enum memscope_object_age age_of(uintptr_t address) {
     return stays((uint32_t)address - 1) ? MEMSCOPE_OBJECT_OLD : MEMSCOPE_OBJECT_DEAD;
 }
@@ -179,7 +175,7 @@ static void judge_run(void) {
     double last;
 
     plan = memscope_plan_at(&plan, ALLOCATIONS, 0, &last);
-    memscope_object_samples_sweep(samples, false, age_of, fetch_nothing);
+    memscope_object_samples_sweep(samples, false, age_of);
     EXPECT(memscope_scratch_open(&scratch) == MEMSCOPE_OK);
     EXPECT(memscope_object_samples_read(samples, &scratch, forty, &none_yet, (uint32_t)plan.windows, last, 1,
                                         &groups) == MEMSCOPE_OK);

@@ -126,10 +126,6 @@ static void test_stacks_that_find_no_room(void) {
 
 /* ---- garbage collections ---------------------------------------------------------------------------------------- */
 
-static void fetch_nothing(uintptr_t address) {
-    (void)address;
-}
-
 /* Addresses below 1,000 die, those below 2,000 stay young. */
 static enum memscope_object_age by_address(uintptr_t address) {
     return address < 1000 ? MEMSCOPE_OBJECT_DEAD : address < 2000 ? MEMSCOPE_OBJECT_YOUNG : MEMSCOPE_OBJECT_OLD;
@@ -156,33 +152,33 @@ static void plant(void) {
 
 static void test_the_dead_go_and_the_old_are_left_alone(void) {
     plant();
-    memscope_object_samples_sweep(samples, true, by_address, fetch_nothing);
+    memscope_object_samples_sweep(samples, true, by_address);
     EXPECT(samples->count == 20 && samples->old == 10 && !has(1) && has(1001) && has(2001));
-    memscope_object_samples_sweep(samples, true, all_dead, fetch_nothing);
+    memscope_object_samples_sweep(samples, true, all_dead);
     EXPECT(samples->count == 10 && samples->old == 10 && has(2001) && has(2010));
-    memscope_object_samples_sweep(samples, false, all_dead, fetch_nothing);
+    memscope_object_samples_sweep(samples, false, all_dead);
     EXPECT(samples->count == 0 && samples->old == 0);
 }
 
 static void test_an_old_object_that_is_young_again_is_looked_at(void) {
     plant();
-    memscope_object_samples_sweep(samples, true, by_address, fetch_nothing);
-    memscope_object_samples_sweep(samples, false, all_young, fetch_nothing);
+    memscope_object_samples_sweep(samples, true, by_address);
+    memscope_object_samples_sweep(samples, false, all_young);
     EXPECT(samples->count == 20 && samples->old == 0);
-    memscope_object_samples_sweep(samples, true, all_dead, fetch_nothing);
+    memscope_object_samples_sweep(samples, true, all_dead);
     EXPECT(samples->count == 0);
 }
 
 static void test_an_unsettled_sample_is_not_old(void) {
     begin();
     memscope_object_samples_add(samples, (struct memscope_object_sample){.address = 2001, .pending = 1});
-    memscope_object_samples_sweep(samples, false, by_address, fetch_nothing);
+    memscope_object_samples_sweep(samples, false, by_address);
     EXPECT(samples->count == 1 && samples->old == 0);
 }
 
 static void test_after_an_unseen_gc_only_what_it_cannot_have_freed_is_kept(void) {
     plant();
-    memscope_object_samples_sweep(samples, true, by_address, fetch_nothing);
+    memscope_object_samples_sweep(samples, true, by_address);
     memscope_object_samples_forget(samples, true);
     EXPECT(samples->count == 10 && has(2005) && samples->dropped == 10);
     memscope_object_samples_forget(samples, false);
@@ -195,10 +191,10 @@ static enum memscope_object_age odd_are_dead(uintptr_t address) {
 
 static void test_old_objects_keep_their_order(void) {
     plant();
-    memscope_object_samples_sweep(samples, true, by_address, fetch_nothing);
+    memscope_object_samples_sweep(samples, true, by_address);
     for (uint32_t index = 0; index < 10; index++)
         EXPECT(samples->list[index].address == 2001 + index);
-    memscope_object_samples_sweep(samples, false, odd_are_dead, fetch_nothing);
+    memscope_object_samples_sweep(samples, false, odd_are_dead);
     EXPECT(samples->old == 10 && samples->count == 10);
     for (uint32_t index = 0; index < 5; index++)
         EXPECT(samples->list[index].address == 2002 + 2 * index);
@@ -218,7 +214,7 @@ static void test_dropped_samples_are_released_little_by_little(void) {
     for (uint32_t number = 0; number <= MEMSCOPE_RELEASED_AT_ONCE; number++)
         add_user(1 + number % 999, used);
     memscope_call_release(&samples->calls, &samples->texts, used);
-    memscope_object_samples_sweep(samples, true, by_address, fetch_nothing);
+    memscope_object_samples_sweep(samples, true, by_address);
     EXPECT(samples->count == 0 && samples->unreleased == MEMSCOPE_RELEASED_AT_ONCE + 1);
     add(1001);
     memscope_object_samples_release(samples);
@@ -255,7 +251,7 @@ static void test_all_are_released_if_they_may_take_the_room_of_others(void) {
 
         memscope_object_samples_add(samples, (struct memscope_object_sample){.address = 1, .stack = node});
     }
-    memscope_object_samples_sweep(samples, false, all_dead, fetch_nothing);
+    memscope_object_samples_sweep(samples, false, all_dead);
     memscope_object_samples_release(samples);
     EXPECT(samples->calls.count <= MEMSCOPE_CALL_NODES / 2);
     while (samples->unreleased > 0)
@@ -280,7 +276,7 @@ static void test_the_samples_of_a_window_are_dropped(void) {
     for (uint32_t number = 0; number < 30; number++)
         memscope_object_samples_add(samples, (struct memscope_object_sample){
                                                  .address = (number % 2 ? 1000 : 2000) + number, .window = number % 3});
-    memscope_object_samples_sweep(samples, true, by_address, fetch_nothing);
+    memscope_object_samples_sweep(samples, true, by_address);
     EXPECT(samples->count == 30 && samples->old == 15);
     memscope_object_samples_forget_window(samples, 2);
     EXPECT(samples->count == 20 && samples->old == 10);
@@ -300,7 +296,7 @@ static void test_a_table_with_little_room_is_thinned_without_bias(void) {
         memscope_object_samples_add(
             samples, (struct memscope_object_sample){.address = 3000 + number, .weight = (float)plan.interval});
         if (number % 20000 == 0)
-            memscope_object_samples_sweep(samples, true, by_address, fetch_nothing); /* so that some are old */
+            memscope_object_samples_sweep(samples, true, by_address); /* so that some are old */
     }
     EXPECT(samples->thinned >= 2 && samples->count < MEMSCOPE_OBJECT_SAMPLES);
     EXPECT(plan.interval == MEMSCOPE_FIRST_INTERVAL * (double)(1u << samples->thinned));
@@ -362,13 +358,13 @@ static void test_the_interval_shrinks_again_without_bias(void) {
     many = watch(1, 10000000);
     EXPECT(plan.interval == 4 * MEMSCOPE_FIRST_INTERVAL && fabs(estimate(1, many) - 1e7) < 5 * sqrt(1e7 * 200));
     first_to_stay = many - 2000000;
-    memscope_object_samples_sweep(samples, false, by_first, fetch_nothing);
+    memscope_object_samples_sweep(samples, false, by_first);
     all = watch(many, 1000000);
     EXPECT(plan.interval == 2 * MEMSCOPE_FIRST_INTERVAL || plan.interval == MEMSCOPE_FIRST_INTERVAL);
     EXPECT(fabs(estimate(1, many) - 2e6) < 5 * sqrt(2e6 * 200));
     EXPECT(fabs(estimate(many, all) - 1e6) < 5 * sqrt(1e6 * 100));
     first_to_stay = all;
-    memscope_object_samples_sweep(samples, false, by_first, fetch_nothing);
+    memscope_object_samples_sweep(samples, false, by_first);
     all = watch(all, 200000);
     EXPECT(plan.interval == MEMSCOPE_FIRST_INTERVAL && fabs(estimate(1, all) - 2e5) < 5 * sqrt(2e5 * 50));
 }

@@ -103,8 +103,7 @@ void memscope_object_samples_add(struct memscope_object_samples *samples, struct
 
 /* An old object that has become WB-unprotected is young after a major GC. */
 void memscope_object_samples_sweep(struct memscope_object_samples *samples, bool minor,
-                                   enum memscope_object_age (*age_of)(uintptr_t address),
-                                   void (*fetch)(uintptr_t address)) {
+                                   enum memscope_object_age (*age_of)(uintptr_t address)) {
     uint32_t first = minor ? samples->old : 0;
     struct pass pass = {.old = first, .kept = first};
 
@@ -112,7 +111,7 @@ void memscope_object_samples_sweep(struct memscope_object_samples *samples, bool
         enum memscope_object_age age = age_of(samples->list[index].address);
 
         if (index + AHEAD < samples->count)
-            fetch(samples->list[index + AHEAD].address);
+            __builtin_prefetch((const void *)samples->list[index + AHEAD].address);
         if (age != MEMSCOPE_OBJECT_DEAD)
             keep(samples, &pass, index, age == MEMSCOPE_OBJECT_OLD && !samples->list[index].pending);
     }

@@ -3,7 +3,6 @@
 #include "ruby/sample/object_sampler.h"
 
 #include "base/scratch.h"
-#include "ruby/heap/mark_bits.h"
 #include "ruby/heap/ruby_heap.h"
 #include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
@@ -257,14 +256,10 @@ static void settle_samples(void) {
 
 /* ---- garbage collections ----------------------------------------------------------------------------------------- */
 
-static enum memscope_object_age age_by_flags(uintptr_t address) {
+static enum memscope_object_age age_of(uintptr_t address) {
     if (!memscope_object_is_marked((VALUE)address))
         return MEMSCOPE_OBJECT_DEAD;
     return MEMSCOPE_IS_OLD((VALUE)address) ? MEMSCOPE_OBJECT_OLD : MEMSCOPE_OBJECT_YOUNG;
-}
-
-static void fetch_object(uintptr_t address) {
-    __builtin_prefetch((const void *)address);
 }
 
 /*
@@ -277,7 +272,6 @@ static void miss(uint64_t missed, uint64_t majors) {
     sampler.missed += missed;
     memscope_object_samples_forget(samples, majors == 0);
     memscope_frame_texts_forget();
-    memscope_mark_bits_unseen();
 }
 
 static void count_runs(struct memscope_tag_mark *mark) {
@@ -303,21 +297,6 @@ static void mark_major(void) {
     count_runs(mark);
 }
 
-/*
- * Drops all samples if the bitmaps of heap pages have turned out to be wrong, since earlier answers may have been
- * wrong.
- */
-static void sweep_samples(bool minor) {
-    bool by_bits = memscope_mark_bits_compare();
-
-    if (by_bits)
-        memscope_object_samples_sweep(samples, minor, memscope_mark_bits_age, memscope_mark_bits_fetch);
-    else
-        memscope_object_samples_sweep(samples, minor, age_by_flags, fetch_object);
-    if (by_bits && !memscope_mark_bits_proven())
-        memscope_object_samples_forget(samples, false);
-}
-
 /* At the end of a mark phase: the mark bits are final, and nothing has been swept yet. */
 static void end_marking(void) {
     uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID), spent;
@@ -328,7 +307,7 @@ static void end_marking(void) {
         miss(count - sampler.collections - 1, majors - sampler.majors - !minor);
     sampler.collections = count;
     sampler.majors = majors;
-    sweep_samples(minor);
+    memscope_object_samples_sweep(samples, minor, age_of);
     memscope_frame_texts_sweep(minor);
     memscope_generations_marked(&sampler.generations, minor);
     if (!minor)
@@ -631,14 +610,6 @@ static enum memscope_object_sampler_obstacle prepare(void) {
     return MEMSCOPE_OBJECTS_READY;
 }
 
-/* The objects made here are not counted, since no window watches them. */
-static void begin_comparing_marks(void) {
-    uint64_t before = allocations();
-
-    memscope_mark_bits_begin();
-    sampler.started_at += allocations() - before;
-}
-
 enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budget) {
     enum memscope_object_sampler_obstacle obstacle = MEMSCOPE_OBJECTS_NO_MARKS;
     double watching;
@@ -668,7 +639,6 @@ enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budge
     sampler.cpu_started_at = sampler.cpu_at = cpu_of_process();
     sampler.started_at = allocations();
     watch_gc();
-    begin_comparing_marks();
     work(NULL);
     return MEMSCOPE_OBJECTS_READY;
 }
@@ -677,7 +647,6 @@ void memscope_object_sampler_stop(void) {
     if (sampler.phase != RESTING)
         memscope_event_hook_remove(on_allocation);
     memscope_event_hook_remove(on_gc);
-    memscope_mark_bits_end();
     sampler.running = false;
 }
 

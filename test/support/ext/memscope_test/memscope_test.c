@@ -10,6 +10,5 @@ void Init_memscope_test(void) {
     init_kernel(host);
     init_descriptions(host);
     init_slots(host);
-    init_marks(host);
     init_leaks();
 }

@@ -17,7 +17,6 @@ void init_stacks(VALUE host);
 void init_kernel(VALUE host);
 void init_descriptions(VALUE host);
 void init_slots(VALUE host);
-void init_marks(VALUE host);
 void init_leaks(void); /* a module of its own: Leaks */
 
 #endif
