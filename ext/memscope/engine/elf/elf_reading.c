@@ -182,7 +182,7 @@ struct table {
     const struct memscope_shared_object *object; /* as loaded */
 };
 
-/* The latest end that an unsized function can have: the end of its section, or else of its segment. */
+/* The maximum end of an unsized function: the end of its section, or else of its segment. */
 static uintptr_t latest_end(const struct table *table, const Elf64_Sym *symbol, uintptr_t segment_end) {
     uintptr_t start = table->object->load_bias + symbol->st_value;
     const Elf64_Shdr *section;

@@ -88,7 +88,7 @@ struct memscope_range memscope_shared_object_extent(const struct memscope_shared
     return extent;
 }
 
-/* glibc rewrites the addresses in the dynamic section to run-time ones; musl, and glibc for the vDSO, do not. */
+/* glibc rewrites the addresses in the dynamic section to run-time ones. musl, and glibc for the vDSO, do not. */
 const void *memscope_shared_object_dynamic_address(const struct memscope_shared_object *object, uintptr_t value) {
     if (memscope_shared_object_contains(object, value))
         return (const void *)value;
@@ -97,7 +97,7 @@ const void *memscope_shared_object_dynamic_address(const struct memscope_shared_
     return NULL;
 }
 
-/* The value of the dynamic section's entry with this tag; 0 if there is none. */
+/* The value of the dynamic section's entry with this tag, or 0 if there is none. */
 static uintptr_t dynamic_value(const struct memscope_shared_object *object, intptr_t tag) {
     const elf_header *headers = object->headers;
     size_t header = 0;
@@ -113,7 +113,7 @@ static uintptr_t dynamic_value(const struct memscope_shared_object *object, intp
     return 0;
 }
 
-/* Likewise, as an address at run time; NULL if there is none. */
+/* The same as an address at run time, or NULL if there is none. */
 static const void *dynamic_pointer(const struct memscope_shared_object *object, intptr_t tag) {
     uintptr_t value = dynamic_value(object, tag);
 

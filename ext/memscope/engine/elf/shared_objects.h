@@ -64,8 +64,8 @@ void memscope_shared_object_import_slots(const struct memscope_shared_object *ob
 struct memscope_range memscope_shared_object_extent(const struct memscope_shared_object *object);
 
 /*
- * The ElfW(Phdr) of the loaded segment that holds address, or NULL. A segment counts only if it has all `flags` (PF_X,
- * PF_W, PF_R; 0 for any segment).
+ * The ElfW(Phdr) of the loaded segment that contains address and has all `flags` (PF_X, PF_W, PF_R, or 0 for any
+ * segment), or NULL.
  */
 const void *memscope_shared_object_segment(const struct memscope_shared_object *object, uintptr_t address,
                                            unsigned flags);
@@ -74,7 +74,7 @@ static inline bool memscope_shared_object_contains(const struct memscope_shared_
     return memscope_shared_object_segment(object, address, 0) != NULL;
 }
 
-/* The run-time address of an address in the object's dynamic section, or NULL if no segment holds it. */
+/* The run-time address of an address in the object's dynamic section, or NULL if no segment contains it. */
 const void *memscope_shared_object_dynamic_address(const struct memscope_shared_object *object, uintptr_t value);
 
 typedef void (*memscope_symbol_visitor)(const char *name, const void *address, void *context);

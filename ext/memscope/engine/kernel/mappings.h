@@ -66,10 +66,10 @@ bool memscope_mapping_is_anonymous(const struct memscope_mapping *mapping);
  */
 bool memscope_mapping_is_hugetlb(const struct memscope_mapping *mapping);
 
-/* Whether it ends, or ended, at the program break: the kernel names it "[heap]". */
+/* Returns true if it ends, or ended, at the program break, so that the kernel names it "[heap]". */
 bool memscope_mapping_is_program_break(const struct memscope_mapping *mapping);
 
-/* Anonymous, private, readable, writable and not executable: what an allocator gets from mmap. */
+/* Anonymous, private, readable, writable and not executable, as an allocator's memory from mmap. */
 bool memscope_mapping_is_data(const struct memscope_mapping *mapping);
 
 #endif

@@ -65,7 +65,7 @@ void memscope_claims_settle(struct memscope_claims *claims);
 bool memscope_claims_next_gap(const struct memscope_claims *claims, uintptr_t *cursor, uintptr_t end,
                               uintptr_t *gap_start, uintptr_t *gap_end);
 
-/* Where owners are searched for, and where they are claimed. */
+/* The memory in which owners are searched, and the claims that they get. */
 struct memscope_search {
     const struct memscope_mappings *mappings;
     const struct memscope_residency *residency; /* NULL as long as it has not been read */
@@ -79,12 +79,12 @@ struct memscope_gap {
 };
 
 /*
- * Finds the next free range in a mapping that is worth searching and not jemalloc's; false when there is none. `gap`
- * begins as zeros. Looks at settled claims only.
+ * Finds the next free range in a mapping that is worth searching and not jemalloc's (these, the largest, contain no
+ * memory of other owners). Returns false if there is none. `gap` begins as zeros. Considers only settled claims.
  */
 bool memscope_search_next_gap(const struct memscope_search *search, struct memscope_gap *gap);
 
-/* Whether to look for structures in a mapping, as memscope_residency_worth_searching says once residency is read. */
+/* Returns true if a mapping may contain structures, by memscope_residency_worth_searching if residency is known. */
 bool memscope_search_is_worth(const struct memscope_search *search, const struct memscope_mapping *mapping);
 
 /* The index of the first settled claim that ends after address. */

@@ -7,7 +7,7 @@
  * The largest chunk that a thread's tcache keeps, unless glibc.malloc.tcache_max is raised. Such a chunk and the fields
  * of a free chunk after it touch at most two pages.
  */
-#define LARGEST_CACHED (64 * ALIGNMENT + ALIGNMENT)
+#define MAX_CACHED (64 * ALIGNMENT + ALIGNMENT)
 #define CACHED_PAGES 2
 
 /* ---- sizes ----------------------------------------------------------------------------------------------------- */
@@ -21,7 +21,7 @@ size_t memscope_glibc_block_bytes(const struct memscope_malloc_region *region, u
     if (chunk < region->start)
         return 0;
     size = *(const uintptr_t *)(chunk + WORD) & ~SIZE_FLAGS;
-    if (size < SMALLEST_CHUNK || size % ALIGNMENT != 0 || size > region->end - chunk ||
+    if (size < MIN_CHUNK || size % ALIGNMENT != 0 || size > region->end - chunk ||
         region->end - chunk - size < ALIGNMENT)
         return 0;
     return *(const uintptr_t *)(chunk + size + WORD) & PREVIOUS_IN_USE ? size : 0;
@@ -99,7 +99,7 @@ static void visit(void *context, enum memscope_chunk_kind kind, uintptr_t start,
         forecast->returned->in_use_bytes += end - start;
     if (!free && (region = memscope_malloc_region_at(blocks, start + ALIGNMENT)) != NULL) {
         doomed = memscope_bit(blocks->doomed, memscope_unit_at(blocks, region, start + ALIGNMENT));
-        forecast->cacheable += doomed && end - start <= LARGEST_CACHED;
+        forecast->cacheable += doomed && end - start <= MAX_CACHED;
     }
     if (free || doomed)
         extend(forecast, &forecast->returned->by_trim, &forecast->after, start, end);

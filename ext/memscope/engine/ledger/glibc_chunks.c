@@ -12,7 +12,7 @@
 /* The largest single copy. After a jump, copies begin with one page and grow up to this. */
 #define WINDOW ((size_t)64 << 10)
 
-/* struct malloc_state from 2.27 to 2.42: fastbinsY, then top; 2.43 has no fastbins, and top elsewhere */
+/* struct malloc_state from 2.27 to 2.42: fastbinsY, then top. 2.43 has no fastbins, and top elsewhere. */
 #define FASTBINS_OFFSET 16
 #define FASTBIN_COUNT 10
 #define TOP_OFFSET (FASTBINS_OFFSET + FASTBIN_COUNT * WORD)

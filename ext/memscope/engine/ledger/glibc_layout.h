@@ -12,10 +12,10 @@
 #define SIZE_FLAGS ((uintptr_t)7) /* PREV_INUSE, IS_MMAPPED and NON_MAIN_ARENA */
 #define PREVIOUS_IN_USE ((uintptr_t)1)
 #define IS_MMAPPED ((uintptr_t)2)
-#define SMALLEST_CHUNK (4 * WORD)
-#define CHUNK_FIELDS (6 * WORD) /* sizeof(struct malloc_chunk): what mtrim keeps at the start of a free chunk */
+#define MIN_CHUNK (4 * WORD)
+#define CHUNK_FIELDS (6 * WORD) /* sizeof(struct malloc_chunk), which mtrim keeps at the start of a free chunk */
 
-/* The whole pages after a free chunk's own fields: mtrim returns them, and systrim those of the main heap's top. */
+/* The whole pages after a free chunk's own fields. mtrim returns them, and systrim those of the main heap's top. */
 static inline struct memscope_range memscope_pages_of_free_chunk(uintptr_t start, uintptr_t end) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = (start + CHUNK_FIELDS + page - 1) & -page, last = end & -page;

@@ -56,7 +56,7 @@ static bool is_arena_heap(const struct memscope_own_memory *memory, uintptr_t ad
            previous.arena == info->arena;
 }
 
-/* Whether the page may be resident. */
+/* Returns true if the page may be resident. */
 static bool may_hold_header(const struct memscope_residency *residency, uintptr_t address, size_t page) {
     if (residency == NULL)
         return memscope_is_resident_by_now(address);

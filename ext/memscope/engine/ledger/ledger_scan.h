@@ -17,7 +17,7 @@ struct memscope_ledger_scan {
     struct memscope_mappings_memory lists;
     struct memscope_own_memory memory;
     struct memscope_claims claims;
-    struct memscope_search search; /* with the fields above; with the residency once memory is searched for owners */
+    struct memscope_search search; /* of the fields above, and of the residency as soon as it is read */
     size_t first_owner;            /* index in ledger->owners of the first owner in the mapping being swept */
 };
 

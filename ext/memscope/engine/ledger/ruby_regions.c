@@ -173,7 +173,7 @@ static size_t first_block(const struct memscope_ruby_layout *layout, const uintp
 }
 
 /*
- * Lists link in either direction, and one of the arena's first two blocks may end a list: each block is tried as the
+ * Lists link in either direction, and one of the arena's first two blocks may end a list, so each block is tried as the
  * first and as the second. Reads the header of every aligned block in `part`, which is resident and ends with the last
  * possible second block.
  */
@@ -216,7 +216,7 @@ static bool find_transient_heap(const struct memscope_ruby_layout *layout, const
     return false;
 }
 
-/* The unclaimed range around an address in a data mapping; false if the address is claimed or in no data mapping. */
+/* Finds the unclaimed range around an address in a data mapping. Returns false for any other address. */
 static bool gap_around(const struct memscope_search *search, uintptr_t address, uintptr_t *start, uintptr_t *end) {
     const struct memscope_mapping *mapping = memscope_mappings_find(search->mappings, address);
     uintptr_t cursor;

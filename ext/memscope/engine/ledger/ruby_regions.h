@@ -65,7 +65,7 @@ void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layou
 void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layout,
                                          const struct memscope_search *search, struct memscope_ruby_regions *regions);
 
-/* Claims the transient heap wherever it lies, unless it was found already. */
+/* Claims the transient heap wherever it is, unless it was found already. */
 void memscope_ruby_claim_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_search *search,
                                         struct memscope_ruby_regions *regions);
 

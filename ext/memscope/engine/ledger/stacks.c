@@ -102,7 +102,7 @@ static struct walk walk_list(const struct thread_library *library, const struct 
     return walk;
 }
 
-/* Walks again while threads start and end; if they never stop, what the last walk found stands. */
+/* Walks again while threads start and end. If they never stop, the result of the last walk stands. */
 static uint64_t claim_list(const struct thread_library *library, const struct memscope_search *search, int list) {
     size_t count = search->claims->count;
     struct walk walk = walk_list(library, search, list);

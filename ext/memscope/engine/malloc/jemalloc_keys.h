@@ -20,10 +20,10 @@
 
 struct memscope_jemalloc_binding {
     const char *prefix;       /* of mallctl's name and, in capitals, of MALLOC_CONF: "" or "je_" */
-    memscope_mallctl by_name; /* NULL: no jemalloc is bound, and the rest is NULL too */
+    memscope_mallctl by_name; /* NULL if no jemalloc is bound, as are the rest then */
     int (*name_to_mib)(const char *, size_t *, size_t *);
     int (*by_mib)(const size_t *, size_t, void *, size_t *, void *, size_t);
-    size_t (*block_size)(const void *, int); /* sallocx: the size class, in bytes, of a block in use; no lock */
+    size_t (*block_size)(const void *, int); /* sallocx: the size class, in bytes, of a block in use, without a lock */
     const char **conf;                       /* the malloc_conf variable of the program or of jemalloc itself */
 };
 

@@ -72,8 +72,8 @@ void memscope_object_samples_release(struct memscope_object_samples *samples);
 enum memscope_object_age { MEMSCOPE_OBJECT_DEAD, MEMSCOPE_OBJECT_YOUNG, MEMSCOPE_OBJECT_OLD };
 
 /*
- * Called at the end of a mark phase, when it is known which objects survive the GC: drops the samples of the others.
- * `minor`: skips the old objects, since a minor GC frees none of them.
+ * Drops the samples whose objects do not survive a GC. Call at the end of a mark phase, when the survivors are known.
+ * With `minor`, skips the old objects, since a minor GC frees none of them.
  */
 void memscope_object_samples_sweep(struct memscope_object_samples *samples, bool minor,
                                    enum memscope_object_age (*age_of)(uintptr_t address));
