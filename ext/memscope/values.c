@@ -13,7 +13,7 @@ uint64_t memscope_clock_ns(clockid_t clock) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static VALUE text_of(struct memscope_text text) {
+VALUE memscope_text_value(struct memscope_text text) {
     return text.start == NULL ? Qnil : rb_utf8_str_new(text.start, (long)text.length);
 }
 
@@ -40,7 +40,7 @@ static VALUE value_of(const struct memscope_member *member, const char *at) {
     case MEMSCOPE_MEMBER_REAL:
         return isnan(value.real) ? Qnil : DBL2NUM(value.real);
     case MEMSCOPE_MEMBER_TEXT:
-        return text_of(value.text);
+        return memscope_text_value(value.text);
     case MEMSCOPE_MEMBER_SYMBOL:
         return symbol_of(value.text);
     }

@@ -9,10 +9,6 @@
 
 #include <stdio.h>
 
-static VALUE text_value(struct memscope_text text) {
-    return text.start ? rb_utf8_str_new(text.start, (long)text.length) : Qnil;
-}
-
 static VALUE setting_value(const struct memscope_setting *setting) {
     switch (setting->type) {
     case MEMSCOPE_SETTING_BOOLEAN:
@@ -35,12 +31,12 @@ struct settings {
 
 static void add_setting(const struct memscope_setting *setting, void *context) {
     const struct settings *settings = context;
-    VALUE hash = rb_hash_new(), name = text_value(setting->name);
+    VALUE hash = rb_hash_new(), name = memscope_text_value(setting->name);
 
     memscope_hash_set(hash, "name", name);
     memscope_hash_set(hash, "value", setting_value(setting));
     memscope_hash_set(hash, "source", rb_utf8_str_new_cstr(setting->source));
-    memscope_hash_set(hash, "given", text_value(setting->given));
+    memscope_hash_set(hash, "given", memscope_text_value(setting->given));
     memscope_hash_set(hash, "ignored", memscope_text_or_nil(setting->ignored));
     rb_ary_push(settings->list, hash);
     if (setting->reason)
@@ -130,7 +126,7 @@ static void add_variable(const char *name, const char *value, void *hash) {
 }
 
 static void add_current(const struct memscope_setting *setting, void *hash) {
-    rb_hash_aset((VALUE)hash, rb_to_symbol(text_value(setting->name)), setting_value(setting));
+    rb_hash_aset((VALUE)hash, rb_to_symbol(memscope_text_value(setting->name)), setting_value(setting));
 }
 
 /* note_caller must not allocate, so it copies the paths here first. */

@@ -7,8 +7,7 @@
 
 #include "base/scratch.h"
 #include "init.h"
-#include "ruby/held_memory.h"
-#include "ruby/sample/object_sampler.h"
+#include "ruby/sample/sampled_objects.h"
 #include "ruby/sample/stack_reader.h"
 #include "ruby/sample/tags.h"
 #include "sampling/sampled_stack.h"
@@ -51,32 +50,21 @@ struct reading {
     uint64_t begun_ns;
 };
 
-static struct memscope_held_walk *walk;
-
-/* As in a profile of objects: the slot, and the malloc memory that the object reports. */
-static size_t bytes_of(const struct memscope_object_sample *sample) {
-    return sample->slot_bytes + memscope_held_bytes_of(walk, (VALUE)sample->address, sample->slot_bytes);
-}
-
 static struct memscope_windows_at windows_at(const struct memscope_sampling_plan *plan, double last) {
     return (struct memscope_windows_at){
         .window = (uint32_t)plan->windows, .last = last, .watched = 1 - plan->unwatched};
 }
 
 static enum memscope_status read_samples(struct reading *reading) {
-    struct memscope_held_memory held;
     enum memscope_status status;
 
-    walk = memscope_scratch_take(&reading->scratch, sizeof *walk);
-    if (!walk)
+    if (!memscope_sampled_sizes_open(&reading->scratch))
         return MEMSCOPE_NO_MEMORY;
-    memscope_heap_held_open(walk, &held);
-    status = memscope_tag_objects_read(memscope_object_sampler_samples(), &reading->scratch, bytes_of,
+    status = memscope_tag_objects_read(memscope_object_sampler_samples(), &reading->scratch, memscope_sampled_size,
                                        windows_at(&reading->state.plan, reading->state.last),
                                        windows_at(&reading->mark->plan, reading->mark->last),
                                        reading->judged ? reading->mark->epoch : 0, reading->objects);
-    memscope_heap_held_close(walk);
-    walk = NULL;
+    memscope_sampled_sizes_close();
     return status;
 }
 

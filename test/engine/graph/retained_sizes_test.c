@@ -16,16 +16,18 @@ static void test_by_class(void) {
     plant(&planted, 9,
           "0 Tree 1 1 2\n1 Tree 10 3\n2 Leaf 100 4\n3 Tree 1000 5\n4 Tree 5 5\n5 String 7\n6 Tree 3\n7 Hash 9 8\n"
           "8 Leaf 2 7\nvm 0");
-    EXPECT(memscope_retained_by_class(&planted.graph, &planted.dominators, rows, 10, &count) == MEMSCOPE_OK);
+    EXPECT(memscope_largest_classes(&planted.graph, &planted.paths, &planted.dominators, rows, 10, &count) ==
+           MEMSCOPE_OK);
     EXPECT(count == 3);
     expect_row(&planted, &rows[0], "Tree", 4, 1016, 1123);
     expect_row(&planted, &rows[1], "Leaf", 1, 100, 105);
     expect_row(&planted, &rows[2], "String", 1, 7, 7);
-    EXPECT(memscope_retained_by_class(&planted.graph, &planted.dominators, rows, 1, &count) == MEMSCOPE_OK);
+    EXPECT(memscope_largest_classes(&planted.graph, &planted.paths, &planted.dominators, rows, 1, &count) ==
+           MEMSCOPE_OK);
     EXPECT(count == 1);
     expect_row(&planted, &rows[0], "Tree", 4, 1016, 1123);
 
-    EXPECT(memscope_garbage_by_class(&planted.graph, &planted.paths, rows, 10, &count) == MEMSCOPE_OK);
+    EXPECT(memscope_largest_classes(&planted.graph, &planted.paths, NULL, rows, 10, &count) == MEMSCOPE_OK);
     EXPECT(count == 3);
     expect_row(&planted, &rows[0], "Hash", 1, 9, 9);
     expect_row(&planted, &rows[1], "Tree", 1, 3, 3);

@@ -1,5 +1,7 @@
 #include "base/scratch.h"
 
+#include "base/range.h"
+
 #include <limits.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -153,6 +155,21 @@ void *memscope_scratch_take(struct memscope_scratch *scratch, size_t size) {
     ASAN_POISON_MEMORY_REGION(scratch->base + scratch->used, padding);
     scratch->used += padding;
     return memscope_scratch_extend(scratch, size);
+}
+
+bool memscope_scratch_add_range(struct memscope_scratch *scratch, size_t *count, uintptr_t start, uintptr_t end) {
+    struct memscope_range *next = (struct memscope_range *)(void *)(scratch->base + scratch->used), *added;
+
+    if (*count > 0 && next[-1].end == start) {
+        next[-1].end = end;
+        return true;
+    }
+    added = memscope_scratch_extend(scratch, sizeof *added);
+    if (added == NULL)
+        return false;
+    *added = (struct memscope_range){start, end};
+    ++*count;
+    return true;
 }
 
 void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size) {

@@ -9,6 +9,7 @@
 #ifndef MEMSCOPE_SCRATCH_H
 #define MEMSCOPE_SCRATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,12 @@ void *memscope_scratch_take(struct memscope_scratch *scratch, size_t size);
 
 /* Extends the last block by size bytes, in place, and returns the added part, or NULL. Adds no alignment. */
 void *memscope_scratch_extend(struct memscope_scratch *scratch, size_t size);
+
+/*
+ * Adds [start, end) to an ascending list of `*count` ranges that is the last block: joined to the last range if
+ * adjacent to it. Returns false if there is no room.
+ */
+bool memscope_scratch_add_range(struct memscope_scratch *scratch, size_t *count, uintptr_t start, uintptr_t end);
 
 /* Makes the next `size` bytes resident without taking them, so that filling them later changes no RSS. */
 void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size);

@@ -112,6 +112,12 @@ static bool parse_number(const char **cursor, unsigned base, uint64_t *value) {
     return true;
 }
 
+const char *memscope_text_next_line(const char *text) {
+    const char *end = strchr(text, '\n');
+
+    return end ? end + 1 : text + strlen(text);
+}
+
 bool memscope_text_decimal(const char **cursor, uint64_t *value) {
     return parse_number(cursor, 10, value);
 }

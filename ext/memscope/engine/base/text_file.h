@@ -43,6 +43,9 @@ bool memscope_text_number(const char *text, const char *key, const char *unit, u
 /* The same for an amount of memory in kB. */
 bool memscope_text_bytes(const char *text, const char *key, uint64_t *bytes);
 
+/* The start of the line after the one at `text`, or the text's end. */
+const char *memscope_text_next_line(const char *text);
+
 /*
  * Parses an unsigned decimal number at *cursor and moves *cursor past it. Returns false, with *cursor unmoved, if there
  * is no digit or the number does not fit.

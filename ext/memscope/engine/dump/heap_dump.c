@@ -2,7 +2,6 @@
 
 #include "base/range.h"
 
-#include <stdio.h>
 #include <string.h>
 
 void memscope_heap_dump_write(const struct memscope_heap_dump *dump, enum memscope_dump_format format,
@@ -72,14 +71,10 @@ const struct memscope_module_name *memscope_heap_dump_module(const struct memsco
 uint32_t memscope_heap_dump_compose(const struct memscope_heap_dump *dump, const char *before, uint32_t name,
                                     const char *after) {
     struct memscope_names *names = &dump->graph->names;
-    size_t length, first = strlen(before), last = strlen(after);
+    size_t length;
     const char *middle = memscope_names_get(names, name, &length);
-    char text[1024];
 
-    if (length > sizeof text - 1 - first - last)
-        length = sizeof text - 1 - first - last;
-    snprintf(text, sizeof text, "%s%.*s%s", before, (int)length, middle, after);
-    return memscope_names_add(names, text, strlen(text));
+    return memscope_names_add_composed(names, before, middle, length, after);
 }
 
 uint32_t memscope_heap_dump_label(const struct memscope_heap_dump *dump, uint32_t node) {

@@ -5,7 +5,6 @@
 #include "dump/objspace_line.h"
 #include "graph/graph_builder.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Maximum superclasses to follow, since a dump may have cycles. */
@@ -20,16 +19,6 @@ static const struct memscope_class_line *class_at(const struct memscope_objspace
     size_t at = memscope_number_position(&list->node, reader->class_count, sizeof *list, node);
 
     return at < reader->class_count && list[at].node == node ? &list[at] : NULL;
-}
-
-static uint32_t add_name(struct memscope_objspace_reader *reader, const char *before, const char *text, size_t length,
-                         const char *after) {
-    size_t first = strlen(before), last = strlen(after);
-    char name[1024];
-
-    length = length > sizeof name - 1 - first - last ? sizeof name - 1 - first - last : length;
-    snprintf(name, sizeof name, "%s%.*s%s", before, (int)length, text, after);
-    return memscope_names_add(&reader->graph.names, name, strlen(name));
 }
 
 /*
@@ -49,13 +38,14 @@ static uint32_t label_of_class(struct memscope_objspace_reader *reader, const st
     if (line == NULL || line->name == 0)
         return memscope_names_add(&reader->graph.names, "anonymous", 9);
     name = memscope_names_get(&reader->graph.names, line->name, &length);
-    return anonymous ? add_name(reader, "", name, length, " (anonymous subclass)") : line->name;
+    return anonymous ? memscope_names_add_composed(&reader->graph.names, "", name, length, " (anonymous subclass)")
+                     : line->name;
 }
 
 static uint32_t label_of_type(struct memscope_objspace_reader *reader, uint8_t type, const char *after) {
     const char *name = memscope_objspace_type_name(type);
 
-    return add_name(reader, "T_", name, strlen(name), after);
+    return memscope_names_add_composed(&reader->graph.names, "T_", name, strlen(name), after);
 }
 
 static uint32_t label_of_instances(struct memscope_objspace_reader *reader, uint64_t address, uint8_t type) {

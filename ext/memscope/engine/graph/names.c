@@ -2,6 +2,7 @@
 
 #include "base/mapped_array.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define FIRST_NAMES 4096 /* 16 KiB of starts, 32 KiB of table */
@@ -75,6 +76,16 @@ static bool make_room(struct memscope_names *names, size_t length) {
     return names->count < LIMIT && text_bytes <= UINT32_MAX && MEMSCOPE_ARRAY_RESERVE(names->text, text_bytes) &&
            MEMSCOPE_ARRAY_RESERVE(names->starts, names->count + 2) &&
            (names->count <= names->table_mask / 2 || widen_table(names));
+}
+
+uint32_t memscope_names_add_composed(struct memscope_names *names, const char *before, const char *text, size_t length,
+                                     const char *after) {
+    size_t first = strlen(before), last = strlen(after);
+    char name[1024];
+
+    length = length > sizeof name - 1 - first - last ? sizeof name - 1 - first - last : length;
+    snprintf(name, sizeof name, "%s%.*s%s", before, (int)length, text, after);
+    return memscope_names_add(names, name, strlen(name));
 }
 
 uint32_t memscope_names_find(const struct memscope_names *names, const char *text, size_t length) {

@@ -27,6 +27,10 @@ enum memscope_status memscope_names_open(struct memscope_names *names);
 /* The number of this name, or 0 (the empty name) if memory, the 2^28 numbers or the 4 GiB of text run out. */
 uint32_t memscope_names_add(struct memscope_names *names, const char *text, size_t length);
 
+/* The number of the name before + text + after. A name longer than a thousand bytes loses the end of `text`. */
+uint32_t memscope_names_add_composed(struct memscope_names *names, const char *before, const char *text, size_t length,
+                                     const char *after);
+
 /* The number of this name, or 0 if it is not there. */
 uint32_t memscope_names_find(const struct memscope_names *names, const char *text, size_t length);
 

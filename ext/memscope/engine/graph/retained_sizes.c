@@ -10,17 +10,6 @@
 
 /* ---- By class */
 
-static enum memscope_status map_classes(const struct memscope_heap_graph *graph, struct memscope_top_rows *largest,
-                                        size_t top, struct memscope_class_row **classes) {
-    size_t count = graph->names.count;
-
-    memset(largest, 0, sizeof *largest);
-    *classes = memscope_array_map(count, sizeof **classes);
-    if (*classes == NULL)
-        return MEMSCOPE_NO_MEMORY;
-    return memscope_top_rows_open(largest, top < count ? top : count);
-}
-
 static void add_object(struct memscope_class_row *classes, const struct memscope_heap_graph *graph, uint32_t node) {
     struct memscope_class_row *row = &classes[graph->node_class[node]];
 
@@ -59,45 +48,38 @@ static void add_retained(struct memscope_class_row *classes, uint32_t *ends, con
     }
 }
 
-enum memscope_status memscope_retained_by_class(const struct memscope_heap_graph *graph,
-                                                const struct memscope_dominators *dominators,
-                                                struct memscope_class_row *rows, size_t top, size_t *count) {
-    struct memscope_top_rows largest;
-    struct memscope_class_row *classes;
-    uint32_t *ends = memscope_array_map(graph->names.count, sizeof *ends);
-    enum memscope_status status = map_classes(graph, &largest, top, &classes);
+static void add_garbage(struct memscope_class_row *classes, const struct memscope_heap_graph *graph,
+                        const struct memscope_shortest_paths *paths) {
+    for (uint32_t slot = 0; slot < graph->slot_count; slot++)
+        if (graph->type[slot] != 0 && !memscope_reaches(paths, slot))
+            add_object(classes, graph, slot);
+    for (uint32_t name = 0; name < graph->names.count; name++)
+        classes[name].retained = classes[name].bytes;
+}
+
+enum memscope_status memscope_largest_classes(const struct memscope_heap_graph *graph,
+                                              const struct memscope_shortest_paths *paths,
+                                              const struct memscope_dominators *dominators,
+                                              struct memscope_class_row *rows, size_t top, size_t *count) {
+    size_t class_count = graph->names.count;
+    struct memscope_top_rows largest = {0};
+    struct memscope_class_row *classes = memscope_array_map(class_count, sizeof *classes);
+    uint32_t *ends = memscope_array_map(class_count, sizeof *ends);
+    enum memscope_status status = MEMSCOPE_NO_MEMORY;
 
     *count = 0;
-    if (ends == NULL)
-        status = MEMSCOPE_NO_MEMORY;
+    if (classes != NULL && ends != NULL)
+        status = memscope_top_rows_open(&largest, top < class_count ? top : class_count);
     if (status == MEMSCOPE_OK) {
-        add_retained(classes, ends, graph, dominators);
+        if (dominators != NULL)
+            add_retained(classes, ends, graph, dominators);
+        else
+            add_garbage(classes, graph, paths);
         *count = take_largest_classes(graph, classes, &largest, rows);
     }
     memscope_top_rows_close(&largest);
     memscope_array_unmap(classes);
     memscope_array_unmap(ends);
-    return status;
-}
-
-enum memscope_status memscope_garbage_by_class(const struct memscope_heap_graph *graph,
-                                               const struct memscope_shortest_paths *paths,
-                                               struct memscope_class_row *rows, size_t top, size_t *count) {
-    struct memscope_top_rows largest;
-    struct memscope_class_row *classes;
-    enum memscope_status status = map_classes(graph, &largest, top, &classes);
-
-    *count = 0;
-    if (status == MEMSCOPE_OK) {
-        for (uint32_t slot = 0; slot < graph->slot_count; slot++)
-            if (graph->type[slot] != 0 && !memscope_reaches(paths, slot))
-                add_object(classes, graph, slot);
-        for (uint32_t name = 0; name < graph->names.count; name++)
-            classes[name].retained = classes[name].bytes;
-        *count = take_largest_classes(graph, classes, &largest, rows);
-    }
-    memscope_top_rows_close(&largest);
-    memscope_array_unmap(classes);
     return status;
 }
 

@@ -15,15 +15,14 @@ struct memscope_class_row {
     uint64_t retained;   /* where one object of the class retains another, their bytes count once */
 };
 
-/* The classes of the reachable objects, by retained bytes. Maps 40 bytes a class while it counts. */
-enum memscope_status memscope_retained_by_class(const struct memscope_heap_graph *graph,
-                                                const struct memscope_dominators *dominators,
-                                                struct memscope_class_row *rows, size_t top, size_t *count);
-
-/* The classes of the unreachable objects, by the objects' own bytes, which `retained` repeats. */
-enum memscope_status memscope_garbage_by_class(const struct memscope_heap_graph *graph,
-                                               const struct memscope_shortest_paths *paths,
-                                               struct memscope_class_row *rows, size_t top, size_t *count);
+/*
+ * With dominators, the classes of the reachable objects, by retained bytes. Without (NULL), the classes of the objects
+ * that no path reaches, by the objects' own bytes, which `retained` repeats. Maps 40 bytes a class while it counts.
+ */
+enum memscope_status memscope_largest_classes(const struct memscope_heap_graph *graph,
+                                              const struct memscope_shortest_paths *paths,
+                                              const struct memscope_dominators *dominators,
+                                              struct memscope_class_row *rows, size_t top, size_t *count);
 
 struct memscope_retainer {
     uint32_t node;

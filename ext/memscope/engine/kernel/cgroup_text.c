@@ -8,12 +8,6 @@
 /* v1 prints PAGE_COUNTER_MAX pages for "no limit": 2^63 bytes minus one page, which is 64 KiB at most. */
 #define V1_UNLIMITED (((UINT64_C(1) << 63) - 1) & ~UINT64_C(0xffff))
 
-static const char *after_line(const char *text) {
-    const char *end = strchr(text, '\n');
-
-    return end ? end + 1 : text + strlen(text);
-}
-
 static bool ends_line(const char *text) {
     return *text == '\0' || *text == '\n';
 }
@@ -49,7 +43,7 @@ enum memscope_status memscope_cgroup_parse_membership(const char *text, const ch
     const char *line;
 
     memset(membership, 0, sizeof *membership);
-    for (line = text; *line; line = after_line(line)) {
+    for (line = text; *line; line = memscope_text_next_line(line)) {
         const char *end = line + strcspn(line, "\n");
         const char *controllers = memchr(line, ':', (size_t)(end - line));
         const char *path = controllers ? memchr(controllers + 1, ':', (size_t)(end - controllers - 1)) : NULL;
@@ -124,7 +118,7 @@ void memscope_cgroup_parse_figure(const char *text, const char *key, struct mems
     figure->unlimited = false;
     figure->value = 0;
     figure->status = MEMSCOPE_NOT_FOUND;
-    for (; key && *text; text = after_line(text))
+    for (; key && *text; text = memscope_text_next_line(text))
         if (strncmp(text, key, length) == 0 && text[length] == ' ')
             break;
     if (key && !*text)
@@ -175,7 +169,7 @@ static bool parse_stall(const char *text, const char *name, struct memscope_cgro
     size_t length = strlen(name);
 
     while (*text && strncmp(text, name, length) != 0)
-        text = after_line(text);
+        text = memscope_text_next_line(text);
     if (!*text)
         return false;
     text += length;

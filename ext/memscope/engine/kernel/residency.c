@@ -62,19 +62,8 @@ struct collector {
 };
 
 static bool collect(struct collector *collector, uintptr_t start, uintptr_t end) {
-    struct memscope_range *added;
-
     collector->bytes += end - start;
-    if (collector->count > 0 && collector->ranges[collector->count - 1].end == start) {
-        collector->ranges[collector->count - 1].end = end;
-        return true;
-    }
-    added = memscope_scratch_extend(collector->scratch, sizeof *added);
-    if (added == NULL)
-        return false;
-    *added = (struct memscope_range){start, end};
-    collector->count++;
-    return true;
+    return memscope_scratch_add_range(collector->scratch, &collector->count, start, end);
 }
 
 static bool open_collector(struct collector *collector, struct memscope_scratch *scratch) {

@@ -84,23 +84,6 @@ uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t st
     return count(sharing, start, end, &shared);
 }
 
-/* Extends the last range of the list, or appends a new range. */
-static bool add_page(struct memscope_scratch *scratch, struct memscope_range *list, size_t *count, uintptr_t start,
-                     uintptr_t end) {
-    struct memscope_range *added;
-
-    if (*count > 0 && list[*count - 1].end == start) {
-        list[*count - 1].end = end;
-        return true;
-    }
-    added = memscope_scratch_extend(scratch, sizeof *added);
-    if (added == NULL)
-        return false;
-    *added = (struct memscope_range){start, end};
-    ++*count;
-    return true;
-}
-
 enum memscope_status memscope_sharing_anonymous(const struct memscope_residency *residency,
                                                 struct memscope_scratch *scratch, const struct memscope_range **ranges,
                                                 size_t *range_count) {
@@ -117,7 +100,7 @@ enum memscope_status memscope_sharing_anonymous(const struct memscope_residency 
 
         for (uintptr_t page = resident->start; page < resident->end; page += sharing.page)
             if (count(&sharing, page, page + sharing.page, &shared_anonymous) > 0 &&
-                !add_page(scratch, list, range_count, page, page + sharing.page))
+                !memscope_scratch_add_range(scratch, range_count, page, page + sharing.page))
                 status = MEMSCOPE_NO_MEMORY;
     }
     return close_after(&sharing, status);

@@ -104,18 +104,10 @@ const struct memscope_malloc_region *memscope_malloc_region_at(struct memscope_m
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
-static bool add_range(struct memscope_scratch *scratch, struct memscope_residency *residency, uintptr_t start,
-                      uintptr_t end) {
-    struct memscope_range *added;
-
-    if (start >= end)
-        return true;
-    added = memscope_scratch_extend(scratch, sizeof *added);
-    if (added == NULL)
-        return false;
-    *added = (struct memscope_range){start, end};
-    residency->range_count++;
-    return true;
+/* Adds what is left of a range. */
+static bool add_rest(struct memscope_malloc_blocks *blocks, uintptr_t start, uintptr_t end) {
+    return start >= end ||
+           memscope_scratch_add_range(&blocks->list, &blocks->private_residency.range_count, start, end);
 }
 
 /* Sets private_residency to the resident ranges minus the shared ones. Both lists are sorted. */
@@ -133,11 +125,11 @@ static bool subtract(struct memscope_malloc_blocks *blocks, const struct memscop
         uintptr_t at = all->ranges[index].start;
 
         while (next < count && shared[next].start < all->ranges[index].end) {
-            if (!add_range(&blocks->list, own, at, shared[next].start))
+            if (!add_rest(blocks, at, shared[next].start))
                 return false;
             at = shared[next++].end;
         }
-        if (!add_range(&blocks->list, own, at, all->ranges[index].end))
+        if (!add_rest(blocks, at, all->ranges[index].end))
             return false;
     }
     return true;

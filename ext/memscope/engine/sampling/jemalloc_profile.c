@@ -41,12 +41,6 @@ static bool parse_counts(const char *line, struct counts *counts) {
            memscope_text_decimal(&line, &counts->all_bytes) && skip_text(&line, "]\n");
 }
 
-static const char *next_line(const char *line) {
-    const char *end = strchr(line, '\n');
-
-    return end ? end + 1 : line + strlen(line);
-}
-
 /* Parses a line such as "@ 0x7f00 0x7f10\n" into words in scratch. */
 static enum memscope_status parse_words(const char **line, struct memscope_scratch *scratch, const uint64_t **words,
                                         uint32_t *length) {
@@ -112,7 +106,7 @@ static enum memscope_status parse_stack(const char **line, double rate, bool acc
 static size_t count_stacks(const char *text) {
     size_t count = 0;
 
-    for (const char *line = text; *line; line = next_line(line))
+    for (const char *line = text; *line; line = memscope_text_next_line(line))
         count += *line == '@';
     return count;
 }
@@ -133,7 +127,7 @@ enum memscope_status memscope_jemalloc_profile_parse(const char *text, size_t si
         enum memscope_status status = MEMSCOPE_OK;
 
         if (*text != '@') {
-            text = next_line(text);
+            text = memscope_text_next_line(text);
             continue;
         }
         status = parse_stack(&text, (double)rate, whole.all_objects > 0, scratch, &stacks->list[stacks->count++]);

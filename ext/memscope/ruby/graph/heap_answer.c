@@ -21,19 +21,21 @@ static void *take(struct work *work, size_t count, size_t size) {
 /* ---- by class -------------------------------------------------------------------------------------------------- */
 
 static enum memscope_status answer_classes(struct work *work) {
-    const struct memscope_heap_graph *graph = &work->asked.references.graph;
+    const struct memscope_asked_graph *asked = &work->asked;
+    const struct memscope_heap_graph *graph = &asked->references.graph;
     struct memscope_heap_answer *answer = work->answer;
-    size_t top = work->asked.question->top;
+    size_t top = asked->question->top;
     enum memscope_status status = MEMSCOPE_NO_MEMORY;
 
     answer->retained = take(work, top, sizeof *answer->retained);
     answer->garbage_classes = take(work, top, sizeof *answer->garbage_classes);
     if (answer->retained != NULL && answer->garbage_classes != NULL)
-        status =
-            memscope_retained_by_class(graph, &work->asked.dominators, answer->retained, top, &answer->retained_count);
-    return status != MEMSCOPE_OK ? status
-                                 : memscope_garbage_by_class(graph, &work->asked.paths, answer->garbage_classes, top,
-                                                             &answer->garbage_class_count);
+        status = memscope_largest_classes(graph, &asked->paths, &asked->dominators, answer->retained, top,
+                                          &answer->retained_count);
+    if (status == MEMSCOPE_OK)
+        status = memscope_largest_classes(graph, &asked->paths, NULL, answer->garbage_classes, top,
+                                          &answer->garbage_class_count);
+    return status;
 }
 
 static enum memscope_status answer_strings(struct work *work) {
