@@ -19,7 +19,7 @@ module Memscope
       "census" => %w[census CensusPage], "diff of census" => %w[census CensusGrowthPage],
       "mappings" => %w[processes MappingsPage], "external_process" => %w[processes ExternalProcessPage],
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage], "profile" => %w[profile ProfilePage],
-      "dump" => %w[dump DumpPage], "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage],
+      "dump" => %w[dump DumpPage], "history" => %w[history HistoryPage], "verdict" => %w[history VerdictPage],
       "check" => %w[check CheckPage], "measurement" => %w[measurement MeasurementPage],
       "requires" => %w[requires RequiresPage], "tags" => %w[tags TagsPage]
     }.freeze
@@ -40,7 +40,7 @@ module Memscope
 
       # Takes the same arguments as `render`, except `markdown`; nil if this kind of reading has no page.
       def page(reading, unicode: true, **options)
-        file, page = options.key?(:since) ? %w[heap_since HeapSincePage] : page_of(reading)
+        file, page = options.key?(:since) ? %w[heap_graph HeapSincePage] : page_of(reading)
         return unless file
 
         Loading.whole { require_relative "report/#{file}" }

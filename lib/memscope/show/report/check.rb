@@ -64,7 +64,7 @@ module Memscope
       def lines(grown)
         ["  +#{amount(grown)} per #{each} " \
          "(#{grown.growth.map { |number| count(number) }.join(', ')})",
-         *grown.places.map { |place| "    allocated at #{short(place)}: #{share(place)}" },
+         *grown.places.map { |place| "    #{origin(place)}" },
          *("    held by #{grown.held_by.join(ARROWS[@page.unicode?])}" if grown.held_by)]
       end
 
@@ -75,10 +75,11 @@ module Memscope
         "#{counted(grown.per_iteration, noun)} of #{kind}"
       end
 
-      # Relative to the working directory, as test frameworks show files.
-      def short(place) = place.to_s.delete_prefix("#{Dir.pwd}/")
-
-      def share(place) = text(:left, number: count(place.count), bytes: size(place.bytes))
+      # Files are relative to the working directory, as test frameworks show them.
+      def origin(place)
+        text(:origin, place: place.to_s.delete_prefix("#{Dir.pwd}/"), number: count(place.count),
+                      bytes: size(place.bytes))
+      end
 
       def remedy
         return unless @reading.grows?

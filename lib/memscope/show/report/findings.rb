@@ -10,54 +10,27 @@ module Memscope
       FREE = %i[trimmable dirty_pages muzzy_pages empty_heap_pages].freeze
       private_constant :WORDS, :MARGIN, :FREE
 
-      class << self
-        include Quantity
+      # The first sentence if there are no problems. If something is unknown, the absence of problems is not a verdict.
+      def without_problems
+        verdict = case @reading.verdict
+                  when :unknown then return text(:no_rss)
+                  when :garbage then text(:maybe_garbage, bytes: size(garbage.affected_bytes))
+                  when :grown then grown
+                  when :too_early then text(:too_early)
+                  when :incomplete then incomplete
+                  else text(:no_problems)
+                  end
+        "#{verdict}. #{rss}."
+      end
 
-        # Of a diagnosis without problems. If something is unknown, the absence of problems is not a verdict.
-        def without_problems(diagnosis)
-          verdict = case diagnosis.verdict
-                    when :unknown then return text(:no_rss)
-                    when :garbage then text(:maybe_garbage, bytes: garbage(diagnosis))
-                    when :grown then grown(diagnosis)
-                    when :too_early then text(:too_early)
-                    when :incomplete then incomplete(diagnosis.checked)
-                    else text(:no_problems)
-                    end
-          "#{verdict}. #{rss(diagnosis.evidence.ledger)}."
-        end
-
-        # By how much RSS has grown, and the rows that changed most.
-        def grown(diagnosis)
-          changes = diagnosis.changes
-          rows = changes.except(:rss, :uss).select { |_row, bytes| bytes.abs >= MEBIBYTE }.first(3)
-          parts = rows.map { |row, bytes| "#{row.name.tr('_', ' ')} #{signed_mebibytes(bytes)}" }
-          parts << "private #{signed_mebibytes(changes[:uss])}" if changes[:uss]
-          seconds = (diagnosis.at - diagnosis.changed_since).round
-          text(:changed, seconds: count(seconds), rss: signed_mebibytes(changes[:rss]), parts: parts.join(", "))
-        end
-
-        # How much the findings' remedies return together; nil if nothing can be returned.
-        def returned(findings)
-          garbage, others = findings.partition { |finding| finding.id == :possible_garbage }
-          free, rest = others.partition { |finding| FREE.include?(finding.id) }
-          least = [garbage, others].map { |some| sum(some, :recoverable_bytes) }.max
-          most = [garbage, free].map { |some| sum(some, :recoverable_max_bytes) }.max
-          most += sum(rest, :recoverable_max_bytes)
-          between(least, most) unless most.zero?
-        end
-
-        def rss(ledger) = ledger.rss_bytes ? "RSS #{size(ledger.rss_bytes)}" : "RSS unknown"
-
-        private
-
-        def sum(findings, amount) = findings.sum { |finding| finding.public_send(amount) || 0 }
-
-        def garbage(diagnosis) = size(diagnosis.find { |finding| finding.id == :possible_garbage }.affected_bytes)
-
-        def incomplete(checks)
-          unknown, made = checks.partition { |check| check.outcome == :unknown }
-          text(:no_problems_but, checks: counted(made.size, "checks"), unknown: count(unknown.size))
-        end
+      # How much the findings' remedies return together; nil if nothing can be returned.
+      def returned(findings = @reading)
+        garbage, others = findings.partition { |finding| finding.id == :possible_garbage }
+        free, rest = others.partition { |finding| FREE.include?(finding.id) }
+        least = [garbage, others].map { |some| sum(some, :recoverable_bytes) }.max
+        most = [garbage, free].map { |some| sum(some, :recoverable_max_bytes) }.max
+        most += sum(rest, :recoverable_max_bytes)
+        between(least, most) unless most.zero?
       end
 
       private
@@ -67,6 +40,7 @@ module Memscope
       def title = @page.title(ledger)
 
       def sections
+        collected = @page.wrapped(LedgerPage.of_collection(ledger.collected)) if ledger.collected
         first = [@page.wrapped(verdict), *collected, *changes]
         [first, growth, *@reading.map { |finding| lines(finding) }, next_step, checked]
       end
@@ -74,14 +48,35 @@ module Memscope
       def reasons = nil
 
       def verdict
-        bad, = @reading.partition(&:unhealthy?)
-        return self.class.without_problems(@reading) if bad.empty?
+        bad = @reading.select(&:unhealthy?)
+        return without_problems if bad.empty?
 
         counts = bad.group_by(&:severity).map do |severity, found|
           severity == :critical ? "#{found.size} critical" : counted(found.size, "warnings")
         end
-        now = self.class.returned(@reading)
+        now = returned
         "#{counts.join(' and ')}. #{rss}#{"; #{now} can be released now" if now}.#{only_later(bad)}"
+      end
+
+      def garbage = @reading.find { |finding| finding.id == :possible_garbage }
+
+      def sum(findings, amount) = findings.sum { |finding| finding.public_send(amount) || 0 }
+
+      def rss = ledger.rss_bytes ? "RSS #{size(ledger.rss_bytes)}" : "RSS unknown"
+
+      # By how much RSS has grown, and the rows that changed most.
+      def grown
+        changes = @reading.changes
+        rows = changes.except(:rss, :uss).select { |_row, bytes| bytes.abs >= MEBIBYTE }.first(3)
+        parts = rows.map { |row, bytes| "#{row.name.tr('_', ' ')} #{signed_mebibytes(bytes)}" }
+        parts << "private #{signed_mebibytes(changes[:uss])}" if changes[:uss]
+        seconds = (@reading.at - @reading.changed_since).round
+        text(:changed, seconds: count(seconds), rss: signed_mebibytes(changes[:rss]), parts: parts.join(", "))
+      end
+
+      def incomplete
+        unknown, made = @reading.checked.partition { |check| check.outcome == :unknown }
+        text(:no_problems_but, checks: counted(made.size, "checks"), unknown: count(unknown.size))
       end
 
       # A leak is a finding.
@@ -91,20 +86,13 @@ module Memscope
       end
 
       # Unless the first line has them.
-      def changes
-        @page.wrapped("#{self.class.grown(@reading)}.") if @reading.grown? && @reading.verdict != :grown
-      end
+      def changes = (@page.wrapped("#{grown}.") if @reading.grown? && @reading.verdict != :grown)
 
       def next_step = @reading.next_command&.then { |command| ["  next:", "    #{command}"] }
 
-      def rss = self.class.rss(ledger)
-
-      # The effect of the requested collection.
-      def collected = (@page.wrapped(LedgerPage.of_collection(ledger.collected)) if ledger.collected)
-
       def only_later(bad)
         later = bad.select { |finding| finding.remedy_cost&.start_with?("requires a restart") }
-        return if later.empty? || self.class.returned(later)
+        return if later.empty? || returned(later)
 
         " #{text(later.size < bad.size ? :restart_for_some : :restart_for_all)}"
       end
@@ -132,9 +120,8 @@ module Memscope
       end
 
       def checked
-        clear, unknown, inapplicable = %i[clear unknown inapplicable].map do |outcome|
-          @reading.checked.select { |check| check.outcome == outcome }
-        end
+        clear, unknown, inapplicable =
+          @reading.checked.group_by(&:outcome).values_at(:clear, :unknown, :inapplicable).map(&:to_a)
         [listed(:clear, clear), listed(:unchecked, unknown),
          *unknown.map(&:reason).uniq.map { |why| @page.wrapped(why, indent: "    ") },
          (not_applied(inapplicable) if inapplicable.any?)].compact

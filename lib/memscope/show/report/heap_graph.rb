@@ -89,7 +89,7 @@ module Memscope
       end
 
       def paths
-        paths_under("what holds the new objects", @reading.paths.map { |path| [path.accumulated_bytes, path] })
+        paths_under(text(:new_holders), @reading.paths.map { |path| [path.accumulated_bytes, path] })
       end
 
       def classes
@@ -124,23 +124,21 @@ module Memscope
       end
 
       def paths
-        return say(:no_path, name: @reading.paths_to, why: unreached) if none?
+        asked = @reading.paths_to
+        return say(:no_path, name: asked, why: unreached) if asked && @reading.target_count.to_i.zero?
 
         rows = @reading.paths.map { |path| [path.accumulated_bytes || path.retained_bytes, path] }
-        asked = @reading.paths_to
-        [paths_under(asked ? sought : "where memory has accumulated", rows, all: asked), roots(@reading.paths)].compact
+        [paths_under(asked ? sought : text(:accumulated), rows, all: asked), roots(@reading.paths)].compact
       end
 
-      def none? = @reading.paths_to && @reading.target_count.to_i.zero?
-
       def unreached
-        @reading.reasons[:target_count] || "#{counted(@reading.unreachable_target_count, 'instances')} are garbage"
+        @reading.reasons[:target_count] || text(:garbage_only, number: counted(@reading.unreachable_target_count, "instances"))
       end
 
       def sought
-        shown = ", the first #{@reading.paths.size} of them" if @reading.path_count > @reading.paths.size
-        all = "(#{counted(@reading.target_count, 'objects')}): #{counted(@reading.path_count, 'kinds')}"
-        "paths to #{@reading.paths_to} #{all}#{shown}"
+        shown = text(:first_paths, number: @reading.paths.size) if @reading.path_count > @reading.paths.size
+        text(:paths, name: @reading.paths_to, objects: counted(@reading.target_count, "objects"),
+                     kinds: counted(@reading.path_count, "kinds"), shown: shown)
       end
 
       def retained
@@ -152,7 +150,7 @@ module Memscope
       def sites = listed(OWN, "allocated at", @reading.sites.to_a, &:name)
 
       def dominators
-        paths_under("retained by one object", @reading.dominators.map { |one| [one.retained_bytes, one] })
+        paths_under(text(:dominators), @reading.dominators.map { |one| [one.retained_bytes, one] })
       end
 
       def garbage = listed(OWN, "class of garbage", @reading.garbage.first(FEW), &CLASS)
@@ -172,6 +170,73 @@ module Memscope
         text(:cost_of_child, cost: super, bytes: size(@reading.child_bytes),
                              pause: milliseconds(@reading.pause_ms * 1000))
       end
+    end
+
+    # The growth from an earlier heap graph of a process to a later one: by the paths where memory has accumulated, and
+    # by class. The earlier graph lists only the largest rows. Others are assumed to have had the smallest number that
+    # it lists, so no growth is overstated.
+    class HeapSincePage < HeapPage
+      def initialize(reading, since:, limit:, **display)
+        @since = since
+        @limit = limit
+        super(reading, **display)
+      end
+
+      private
+
+      def sections = [*lacking, totals, paths, classes]
+
+      def totals
+        span = duration(@reading.at - @since.at)
+        changes = %i[reachable garbage].map do |part|
+          objects, bytes = [:"#{part}_count", :"#{part}_bytes"].map { |name| change(name) }
+          "#{part}: #{objects ? "#{signed(objects)} objects, #{signed_mebibytes(bytes)} MiB" : 'unknown'}"
+        end
+        of = " since the report of process #{@since.pid}" unless @since.pid == @reading.pid
+        @page.wrapped("in #{span}#{of}: #{changes.join('; ')}")
+      end
+
+      def change(name)
+        later, earlier = [@reading, @since].map(&name)
+        later && earlier && (later - earlier)
+      end
+
+      def paths
+        rows = grown(@reading.paths, @since.paths, :accumulated_bytes, &:to_s)
+        rows.empty? ? say(:nothing_grew) : paths_under(text(:grown_holders), rows)
+      end
+
+      def classes
+        rows = grown(of_others(@reading.retained), @since.retained, :retained_bytes, &:name)
+        scale = Scale.of(rows.map(&:first))
+        before = @since.retained.to_h { |row| [row.name, row] }
+        lines = rows.reject { |bytes, _row| scale.tiny?(bytes) }.map do |bytes, row|
+          [scale.signed(bytes), *own(row, before[row.name], scale), Terms.explained(row.name)]
+        end
+        @page.listing(["+#{scale.unit} retained", "+#{scale.unit} own", "+objects", "class"], lines) if lines.any?
+      end
+
+      def own(row, earlier, scale)
+        return [@page.unknown] * 2 unless earlier
+
+        [scale.signed(row.bytes - earlier.bytes), signed(row.count - earlier.count)]
+      end
+
+      # The rows that grew, each with its growth, the largest first.
+      def grown(later, earlier, field, &name)
+        before = earlier.group_by(&name)
+        floor = earlier.map { |row| row.public_send(field).fdiv(number_of(row)).ceil }.min.to_i
+        rows = later.uniq(&name).map do |row|
+          listed = before.fetch(yield(row), [])
+          [row.public_send(field) - listed.sum(&field) - (floor * unlisted(row, listed)), row]
+        end
+        rows.select { |bytes, _row| bytes.positive? }.max_by(@limit, &:first)
+      end
+
+      # The earlier list may have left out some of the objects to which paths are alike.
+      def unlisted(row, listed) = [number_of(row) - listed.sum { |one| number_of(one) }, 0].max
+
+      def number_of(row) = row.is_a?(HeapGraph::Path) ? row.count : 1
     end
   end
 end

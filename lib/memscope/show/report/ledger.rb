@@ -44,18 +44,12 @@ module Memscope
         ruby = @reading.ruby_bytes
         return [kernel, "  Ruby says        unknown; RSS by owner:"] unless ruby
 
-        [kernel, summary_line("Ruby says", ruby, ruby_says(ruby)),
-         summary_line("The difference", (@reading.rss_bytes - ruby).abs, difference(ruby))]
-      end
-
-      # Blocks count in full, although pages of them may never have been written to, as in a String's unused capacity.
-      def difference(ruby)
-        ruby > @reading.rss_bytes ? "is not resident; RSS by owner:" : "and this is where it is:"
-      end
-
-      def ruby_says(ruby)
         held = @reading.held_by_objects_bytes
-        held ? "#{mebibytes(ruby - held)} in live slots, #{mebibytes(held)} held through malloc" : "in live slots"
+        means = held ? text(:slots_and_held, slots: mebibytes(ruby - held), held: mebibytes(held)) : "in live slots"
+        # Blocks count in full, although pages of them may never have been written to, as in a String's unused capacity.
+        where = text(ruby > @reading.rss_bytes ? :not_resident : :elsewhere)
+        [kernel, summary_line("Ruby says", ruby, means),
+         summary_line("The difference", (@reading.rss_bytes - ruby).abs, where)]
       end
 
       def summary_line(name, bytes, meaning)
@@ -236,28 +230,25 @@ module Memscope
           path = "#{before}#{row.name}"
           next number_lines(row.rows, "#{path}.") unless row.rows.empty?
 
-          [*(number_line(path, row.change) unless row.change.nil? || row.change.zero?)]
+          next [] if row.change.nil? || row.change.zero?
+
+          number = row.change.is_a?(Integer) ? signed(row.change) : format("%+.2f", row.change)
+          ["#{number.rjust(NUMBER_WIDTH)} #{path.end_with?('_bytes') ? 'B' : ' '}  #{path}"]
         end
       end
 
-      def number_line(path, change)
-        number = change.is_a?(Integer) ? signed(change) : format("%+.2f", change)
-        "#{number.rjust(NUMBER_WIDTH)} #{path.end_with?('_bytes') ? 'B' : ' '}  #{path}"
-      end
-
       def row_lines
-        rows = @reading.part(:rows)&.rows || []
-        lines = moved(rows).flat_map { |row| [row_line(row, row.label || row.name), *lines_below(row)] }
+        lines = moved(@reading.part(:rows)&.rows || []).flat_map do |row|
+          parts = @page.branches(moved(row.rows)) { |part| moved(part.rows) }
+          [row_line(row), *parts.map { |branches, part| row_line(part, " #{branches}") }]
+        end
         rss = @reading.part(:rss_bytes)
-        ["MiB".rjust(NUMBER_WIDTH), *lines, *(row_line(rss, "= the change of RSS") if rss&.change)]
+        ["MiB".rjust(NUMBER_WIDTH), *lines, *(row_line(rss, label: "= the change of RSS") if rss&.change)]
       end
 
-      def lines_below(row)
-        @page.branches(moved(row.rows)) { |part| moved(part.rows) }
-             .map { |branches, part| row_line(part, " #{branches}#{part.label || part.name}") }
+      def row_line(row, before = nil, label: row.label || row.name)
+        "#{signed_mebibytes(row.change).rjust(NUMBER_WIDTH)}  #{before}#{label}"
       end
-
-      def row_line(row, label) = "#{signed_mebibytes(row.change).rjust(NUMBER_WIDTH)}  #{label}"
 
       # The changes that do not print as 0.0, or that have such a change below them. Returns none if a ledger could not
       # be read.

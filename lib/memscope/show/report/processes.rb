@@ -19,7 +19,7 @@ module Memscope
         [*(counted(number, "workers") if number.positive?), "pid #{@reading.pid}"]
       end
 
-      def sections = [sizes, rows, legend, growth, policy, whys]
+      def sections = [sizes, rows, (say(:shared_pages) if many?), growth, policy, whys]
 
       def policy = @reading.filter_map(&:policy_decision).map { |text| @page.wrapped("policy: #{text}") }
 
@@ -31,21 +31,20 @@ module Memscope
 
       def sizes
         headings = ["MiB", "pid", *Worker::COLUMNS.values, "up", *("verdict" if judged?)]
+        all = ["all", "", "", cell(@reading.pss_bytes), cell(@reading.uss_bytes)]
         lines = @reading.map { |worker| size_cells(worker) }
         lines << all.fill("", all.size...headings.size) if many?
         @page.table(headings, lines, keys: @reading.map(&:index))
       end
 
-      def all = ["all", "", "", cell(@reading.pss_bytes), cell(@reading.uss_bytes)]
-
-      def judged? = @reading.any?(&:verdict)
-
-      def many? = @reading.count > 1
-
       def size_cells(worker)
         sizes = Worker::COLUMNS.keys.map { |field| cell(worker.public_send(field)) }
         [name(worker), worker.pid.to_s, *sizes, up(worker), *(worker.verdict&.word.to_s if judged?)]
       end
+
+      def judged? = @reading.any?(&:verdict)
+
+      def many? = @reading.count > 1
 
       def name(worker) = worker.index ? "worker #{worker.index}" : { master: "master" }.fetch(worker.role, "this")
 
@@ -70,12 +69,6 @@ module Memscope
         own = largest.map { |id| worker.rows.fetch(id, 0) }
         sum = worker.ledger_rss_bytes
         [name(worker), *[*own, sum - own.sum, sum].map { |bytes| mebibytes(bytes) }]
-      end
-
-      def legend
-        return unless many?
-
-        say(:shared_pages)
       end
 
       # The page says this itself.

@@ -1,59 +1,13 @@
 # frozen_string_literal: true
 
-require_relative "profile_limits"
-
 module Memscope
   module Report
-    # The numbers beside the places of a ProfilePage.
-    module ProfileColumns
-      # The numbers of several entries.
-      Sum = Struct.new(:live_bytes, :error_bytes, :live_objects, :samples, :share)
-      # Explains why some lines have no estimate.
-      FEW = "Where there is no estimate, there are too few samples for one."
-      private_constant :Sum
-
-      private
-
-      def headings
-        ["MiB", @page.plus_minus, *("objects" if @reading.objects?), "samples", @signed ? "growth" : "share"]
-      end
-
-      # `sum`: an Entry or a Sum.
-      def numbers(sum)
-        @few ||= !estimated?(sum) # whether a row has shown no estimate
-        before = estimated?(sum) ? estimates(sum) : [""] * (headings.size - 2)
-        share = format("%.1f %%", 100 * sum.share) if sum.share && estimated?(sum)
-        [*before, number(sum.samples), share.to_s]
-      end
-
-      def estimates(sum)
-        [@signed ? signed_mebibytes(sum.live_bytes) : mebibytes(sum.live_bytes), cell(sum.error_bytes),
-         *(number(sum.live_objects) if @reading.objects?)]
-      end
-
-      def number(number) = @signed ? signed(number) : count(number)
-
-      def estimated?(sum) = @reading.estimated?(sum.samples)
-
-      def sum(entries)
-        shares = entries.filter_map(&:share)
-        Sum.new(entries.sum(&:live_bytes), error_of(entries), entries.sum(&:live_objects), entries.sum(&:samples),
-                (shares.sum if shares.any?))
-      end
-
-      # Returns nil for several entries of an object profile: their samples are not independent (Profile::Shares).
-      def error_of(entries)
-        Integer.sqrt(entries.sum { |entry| entry.error_bytes**2 }) if entries.one? || !@reading.objects?
-      end
-    end
-
     # A profile of malloc or of objects, or the difference of two: the places that hold most, each with the line of the
     # application that called it, the native function that allocated most there, and the age of the memory; then how the
     # profile was measured.
     class ProfilePage < ReadingPage
-      include ProfileColumns
-      include ProfileLimits
-
+      # The numbers of several entries.
+      Sum = Struct.new(:live_bytes, :error_bytes, :live_objects, :samples, :share)
       NOUNS = { line: %w[line lines], caller: ["line of the application", "lines of the application"],
                 method: %w[method methods], native: ["native function", "native functions"],
                 library: %w[library libraries], stack: %w[stack stacks], generation: %w[generation generations],
@@ -65,14 +19,18 @@ module Memscope
                   patched_imports patched_objects].freeze
       # Minimum columns of a place.
       NARROW = 24
-      private_constant :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW
+      # Growth outside of malloc, in bytes, that is worth a sentence.
+      OUTSIDE_BYTES = 10 * MEBIBYTE
+      # A coverage above which older memory must have been freed.
+      SURPLUS = 1.2
+      private_constant :Sum, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW, :OUTSIDE_BYTES, :SURPLUS
 
       def initialize(profile, by: :line, limit: 20, **display)
         super(profile, **display)
         @by = by
         @judged = profile.unjudged_generation unless profile.difference?
         @survivors = @judged && profile.survived_bytes.positive?
-        @entries = by_survival(profile.by(by)).select { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
+        @entries = ranked(profile.by(by)).select { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
         @limit = [limit, @entries.size].min
         @signed = profile.difference?
         @old = @judged || (profile.generation unless @signed || by == :generation)
@@ -83,7 +41,7 @@ module Memscope
 
       # Paragraphs: how the profile was measured, its coverage of malloc, its cost, and the application's root.
       def provenance
-        [[rate, *(coverage unless @signed)].join(" "), *([*cost, *flaws].join(" ") unless @signed), *root]
+        [[rate, *(coverage unless @signed)].join(" "), *([cost, *flaws].join(" ") unless @signed), *root]
       end
 
       private
@@ -107,9 +65,7 @@ module Memscope
       end
 
       # Sorts by the memory that survived a full GC, if any did: that is certain to be held, the rest may be garbage.
-      def by_survival(entries)
-        @survivors ? entries.sort_by.with_index { |entry, index| [-rank(entry), index] } : entries
-      end
+      def ranked(entries) = entries.sort_by.with_index { |entry, index| [-rank(entry), index] }
 
       def rank(entry) = @survivors ? @reading.survived(entry.generations) : entry.live_bytes
 
@@ -145,16 +101,40 @@ module Memscope
       def table
         return [] if @entries.empty?
 
-        rows = listing
-        [rows, *(@page.wrapped(FEW) if @few), *chance]
+        hidden = @entries - shown
+        sums = [*shown, *([sum(hidden)] if hidden.any?)]
+        few = say(:no_estimate) unless sums.all? { |one| estimated?(one) }
+        [listing(sums, hidden), *few, *chance]
       end
 
-      def listing
-        hidden = @entries - shown
-        cells = [*shown, *([sum(hidden)] if hidden.any?)].map { |one| numbers(one) }
+      def listing(sums, hidden)
+        headings = ["MiB", @page.plus_minus, *("objects" if @reading.objects?), "samples", @signed ? "growth" : "share"]
+        cells = sums.map { |one| cells(one, headings.size) }
         @room = [@page.room([headings, *cells]), NARROW].max
         texts = [*shown.map { |entry| lines(entry).join("\n") }, "#{count(hidden.size)} other #{noun(hidden)}"]
         @page.listing([*headings, noun([0])], cells.zip(texts).map(&:flatten), long: :lines)
+      end
+
+      # Of an Entry or a Sum; empty instead of estimates from too few samples.
+      def cells(sum, size)
+        return [*[""] * (size - 2), number(sum.samples), ""] unless estimated?(sum)
+
+        share = format("%.1f %%", 100 * sum.share) if sum.share
+        [@signed ? signed_mebibytes(sum.live_bytes) : mebibytes(sum.live_bytes), cell(sum.error_bytes),
+         *(number(sum.live_objects) if @reading.objects?), number(sum.samples), share.to_s]
+      end
+
+      def number(number) = @signed ? signed(number) : count(number)
+
+      def estimated?(sum) = @reading.estimated?(sum.samples)
+
+      # The error of several entries of an object profile is unknown: their samples are not independent
+      # (Profile::Shares).
+      def sum(entries)
+        shares = entries.filter_map(&:share)
+        squared = entries.sum { |entry| entry.error_bytes**2 } if entries.one? || !@reading.objects?
+        Sum.new(entries.sum(&:live_bytes), squared && Integer.sqrt(squared), entries.sum(&:live_objects),
+                entries.sum(&:samples), (shares.sum if shares.any?))
       end
 
       # The largest entries; entries with too few samples for an estimate only if there are no others. For a difference,
@@ -180,9 +160,9 @@ module Memscope
 
       def cost
         overhead = @reading.overhead
-        [text(@reading.running? ? :cost_so_far : :cost_in_all,
-              samples: counted(overhead.samples_taken, "samples"), bytes: size(overhead.table_bytes),
-              time: milliseconds(overhead.nanoseconds / 1000))]
+        text(@reading.running? ? :cost_so_far : :cost_in_all,
+             samples: counted(overhead.samples_taken, "samples"), bytes: size(overhead.table_bytes),
+             time: milliseconds(overhead.nanoseconds / 1000))
       end
 
       def root
@@ -221,9 +201,7 @@ module Memscope
       end
 
       def held(entry)
-        holder = @reading.holder(entry) if @by == :line && !@signed
-        return unless holder
-
+        holder = (@reading.holder(entry) if @by == :line && !@signed) or return
         "held by #{holder.to_s(unicode: @page.unicode?)}".scan(/\S.{0,#{room - 3}}(?=\s|\z)|\S{1,#{room - 2}}/)
       end
 
@@ -243,6 +221,47 @@ module Memscope
       def age(entry)
         old = entry.generations.sum { |generation, live| generation < @old.to_i ? live : 0 }
         "#{size(old)} #{@judged ? 'survived a full GC' : 'is of older generations'}" unless old.zero?
+      end
+
+      # A sentence if the order of the first entries may be chance.
+      def chance
+        entries = shown.select { |entry| estimated?(entry) }
+        tie(entries.map { |entry| [rank(entry), entry.error_bytes] }, noun([]))
+      end
+
+      def coverage
+        share = @reading.coverage or return
+
+        text(share > SURPLUS ? :surplus : :coverage, share: format("%.0f", 100 * share))
+      end
+
+      # Sentences on growth that the samples do not account for.
+      def unseen = [*(unseen_calls if @reading.backend == :imports), *outside_malloc]
+
+      def unseen_calls
+        grown = @reading.allocator_grown_bytes or return
+        seen = @reading.live_bytes + @reading.own_bytes.to_i
+        # The root: the error of the samples that so much growth leads to.
+        return unless grown - seen >= [MEBIBYTE, 3 * Math.sqrt([grown, 0].max * @reading.rate_bytes)].max
+
+        text(:unseen_calls, grown: size(grown), seen: size([seen, 0].max))
+      end
+
+      def outside_malloc
+        grown = @reading.rss_grown_bytes or return
+        malloc = [@reading.allocator_grown_bytes || @reading.live_bytes, 0].max
+        return unless grown - malloc >= [OUTSIDE_BYTES, grown / 10].max
+
+        text(:outside_malloc, grown: size(grown), malloc: size(malloc), pid: @reading.pid)
+      end
+
+      # The samples and frees that were missed, and what sampling adds to the allocator's own numbers.
+      def flaws
+        names = %i[dropped_samples lost_frees inflated_bytes]
+        dropped, lost, added = @reading.overhead.to_h.values_at(*names).map(&:to_i)
+        [*(text(:dropped, samples: counted(dropped, "samples")) if dropped.positive?),
+         *(text(:lost, frees: counted(lost, "frees")) if lost.positive?),
+         *(text(:added, bytes: size(added)) if added.positive?)]
       end
     end
   end
