@@ -15,7 +15,7 @@ module Memscope
     # diagnosis.
     MARGIN = 1.1
     private_constant :MARGIN
-    %w[ruby growth rows settings glibc jemalloc kernel].each { |file| require_relative "doctor/rules/#{file}" }
+    %w[ruby growth settings glibc jemalloc kernel].each { |file| require_relative "doctor/rules/#{file}" }
     Rules.all.freeze
 
     class << self

@@ -109,14 +109,12 @@ module Memscope
       end
 
       def remedy(body, pid)
-        layer = body[:verdict] == :too_early ? too_early(body) : body[:layer]
+        layer = body[:layer]
+        if body[:verdict] == :too_early
+          layer = (:compare if body[:evidence][:grown_bytes].to_i > GROWN)
+          layer = :start if body[:reasons].key?(:running)
+        end
         Sentence.remedy(layer, pid) unless body[:verdict] == :steady
-      end
-
-      def too_early(body)
-        return :start if body[:reasons].key?(:running)
-
-        :compare if body[:evidence][:grown_bytes].to_i > GROWN
       end
     end
 

@@ -131,8 +131,7 @@ module Memscope
       def error(error, request)
         return sentence(error.status, request, error.message, error.headers) unless request.format == :html
 
-        page = Page.new(@processes, request, actions: false)
-        response(error.status, :html, page.html(error), error.headers)
+        response(error.status, :html, Page.new(@processes, request, actions: false).html(error), error.headers)
       end
 
       def page(request) = shown(page_of(PAGES.fetch(request.path), request), request)
@@ -216,17 +215,14 @@ module Memscope
       # posted. A census only reads, so `actions = false` does not forbid it, unless garbage is to be collected first.
       def actions(request)
         form = { **request.query.slice("worker"), **request.form }
-        refuse_forgery(request)
+        if (refusal = Access.forgery(request.env))
+          log_refusal(request, refusal)
+          raise HttpError.of(403, :foreign_form)
+        end
         actions = Actions.new(form, @processes)
         return actions if @configuration.call.actions || (request.path == "/census" && !actions.collect?)
 
         raise HttpError.of(403, :actions_disabled)
-      end
-
-      def refuse_forgery(request)
-        refusal = Access.forgery(request.env) or return
-        log_refusal(request, refusal)
-        raise HttpError.of(403, :foreign_form)
       end
 
       def log_refusal(request, refusal)

@@ -22,9 +22,8 @@ module Memscope
       MAX_KEPT = 64
       # Kinds that are cheap enough to be read while another thread takes another reading.
       CHEAP = %i[ledger history workers metrics].freeze
-      # How kinds are read in this process that no class has for itself.
-      KINDS = { metrics: -> { Memscope::Prometheus.text },
-                diagnosis_with_forecast: -> { Calls::Diagnosed.read } }.freeze
+      # How kinds are read in this process that no call reads in the same way.
+      KINDS = { metrics: -> { Memscope::Prometheus.text }, workers: -> { Workers.read } }.freeze
       # In seconds. :purge and :profile (to start or stop a profile) are totals for all workers that a call names; each
       # of the other timeouts is for one worker.
       TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, graph: 40.0, state: 5.0 }.freeze
@@ -89,7 +88,9 @@ module Memscope
       def cluster? = workers.any?
 
       # @return [Array<Place>] one for each index: the younger worker if two have the same index, as during a restart
-      def places = workers.map(&:index).uniq.flat_map { |index| choose(index.to_s) }
+      def places
+        workers.group_by(&:index).each_value.map { |same| place_of(same.max_by { |one| one.booted_at.to_f }) }
+      end
 
       # The process that a page is about, no matter which process serves the request.
       #
@@ -113,9 +114,14 @@ module Memscope
       def choose(given, all: true)
         known = workers
         all ||= known.empty?
-        return [younger(known, given, all)] unless given.nil? || (all && given == ALL)
+        if given.nil? || (all && given == ALL)
+          return known.empty? ? [Place.new(nil, Process.pid)] : known.map { |worker| place_of(worker) }
+        end
 
-        known.empty? ? [Place.new(nil, Process.pid)] : known.map { |worker| place_of(worker) }
+        found = places.select { |place| place.index.to_s == given }
+        return found unless found.empty?
+
+        raise HttpError.parameter("worker", given, [*known.map(&:index).uniq, *(ALL if all)].join(", "))
       end
 
       # @param place [Place]
@@ -227,13 +233,6 @@ module Memscope
 
       def place_of(worker) = Place.new(worker.index, worker.pid)
 
-      def younger(known, index, all)
-        worker = known.select { |one| one.index.to_s == index }.max_by { |one| one.booted_at.to_f }
-        return place_of(worker) if worker
-
-        raise HttpError.parameter("worker", index, [*known.map(&:index).uniq, *(ALL if all)].join(", "))
-      end
-
       # Without a socket if the place is this process.
       def ask(place, seconds, name, **options)
         return Calls.run(name, **options) if place.here?
@@ -244,11 +243,9 @@ module Memscope
 
       # Another process needs no lock here: it answers one call at a time.
       def take(kind, options)
-        reader = @kinds[kind] || reader_of(*Calls::CALLS.fetch(kind).reader)
-        CHEAP.include?(kind) ? reader.call(**options) : @one_at_a_time.synchronize { reader.call(**options) }
+        read = @kinds[kind] || ->(**given) { Calls.run(kind, **given) }
+        CHEAP.include?(kind) ? read.call(**options) : @one_at_a_time.synchronize { read.call(**options) }
       end
-
-      def reader_of(unit, name) = Loading.unit(unit).method(name)
 
       def cache(key)
         @mutex.synchronize do

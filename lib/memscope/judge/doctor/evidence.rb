@@ -68,9 +68,9 @@ module Memscope
         parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
                   cgroup: Cgroup.read, lint: lint }
-        cost = total_cost([*parts.values, arenas].compact, Cost.now - began)
-        capture({ **parts, **known(ledger, blocks), total_cost: cost,
-                                                    arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
+        cost = Cost.sum([*parts.values, arenas].compact.map(&:cost))
+        capture({ **parts, **known(ledger, blocks), arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) },
+                                                    total_cost: { **cost, wall_us: Cost.now - began }.freeze })
       end
 
       def self.large?(ledger, row) = (ledger.row(row)&.bytes || 0) >= GROWN
@@ -118,9 +118,7 @@ module Memscope
         Snapshot.read
       end
 
-      def self.total_cost(readings, wall_us) = { **Cost.sum(readings.map(&:cost)), wall_us: wall_us }.freeze
-      private_class_method :known, :large?, :mappers, :names_mmap?, :of_jemalloc, :second_snapshot, :shared_files,
-                           :total_cost
+      private_class_method :known, :large?, :mappers, :names_mmap?, :of_jemalloc, :second_snapshot, :shared_files
     end
   end
 end

@@ -56,16 +56,14 @@ module Memscope
 
       def check(outcome, reason = nil) = { id: id, subject: subject, outcome: outcome, reason: reason }
 
+      def floors
+        floor.zero? && ratio.zero? ? {} : { floor_bytes: floor, floor_ratio: ratio, floor_ratio_of: of }
+      end
+
       def found(figures, bytes)
         threshold = [floor, ratio * (figures.figure(of) || 0)].max
         found = figures.figure(block, bytes) if bytes.nil? || figures.reaches?(bytes, threshold)
         found && { severity: :warning, confidence: :certain, evidence: {}, **found }
-      end
-
-      def floors
-        return {} if floor.zero? && ratio.zero?
-
-        { floor_bytes: floor, floor_ratio: ratio, floor_ratio_of: of }
       end
 
       # Returns the last diagnosis's severity, but at least the severity with the margin and at most the one without.

@@ -71,9 +71,7 @@ module Memscope
         def current = Runtime.current.history
 
         # A forked child lacks the thread, so this starts one. A child that ends within seconds does nothing more.
-        def forked
-          launch(new, SECONDS) if Runtime.current.forked_from_sampled
-        end
+        def forked = (launch(new, SECONDS) if Runtime.current.forked_from_sampled)
 
         def launch(sampler, delay)
           Runtime.current.sampling.schedule(sampler, delay)
@@ -156,9 +154,7 @@ module Memscope
 
       private
 
-      def add(values, now = nil)
-        Native.add_to_history(values, (now || self.class.now).to_i)
-      end
+      def add(values, now = nil) = Native.add_to_history(values, (now || self.class.now).to_i)
 
       def run(task, now)
         since = Clock.cpu
@@ -189,12 +185,11 @@ module Memscope
 
       def of_snapshot(snapshot)
         gc = snapshot.gc
-        malloc = snapshot.jemalloc || {}
+        in_use, active, resident = snapshot.jemalloc.to_h.values_at(:in_use_bytes, :active_bytes, :resident_bytes)
         explain(malloc_active: snapshot.reasons[:jemalloc], malloc_resident: snapshot.reasons[:jemalloc])
         { rss: snapshot.rss_bytes, live_slots: gc[:heap_live_slots], live_bytes: live_bytes(gc, snapshot.gc_heaps),
           old_objects: gc[:old_objects], minor_gcs: gc[:minor_gc_count], major_gcs: gc[:major_gc_count],
-          malloc_in_use: malloc[:in_use_bytes], malloc_active: malloc[:active_bytes],
-          malloc_resident: malloc[:resident_bytes] }
+          malloc_in_use: in_use, malloc_active: active, malloc_resident: resident }
       end
 
       # Puma's threads know the server once they have worked; the threads of Puma's control server have another name.
@@ -254,9 +249,7 @@ module Memscope
         Verdict.judge(self.class)
       end
 
-      def explain(**reasons)
-        @reasons = { **@reasons, **reasons }.compact.freeze
-      end
+      def explain(**reasons) = @reasons = { **@reasons, **reasons }.compact.freeze
     end
   end
 end

@@ -54,15 +54,13 @@ module Memscope
 
       def judge
         judge_arenas("arena_max") if @environment.threads.to_i > 1
-        MAX.each do |name, (most, *problem)|
-          judge_most(name, *problem) if @pairs.key?(name) && @values[name] > most
-        end
-      end
+        MAX.each do |name, (most, id, reason)|
+          next unless @pairs.key?(name) && @values[name] > most
 
-      def judge_most(name, id, reason)
-        setting = id == :never_returned ? "#{name} (#{Quantity.size(@values[name])})" : name
-        harm(setting, id, say(reason), "unset #{source_of(@allocator.settings[name.to_sym])}")
-        @pairs.delete(name)
+          setting = id == :never_returned ? "#{name} (#{Quantity.size(@values[name])})" : name
+          harm(setting, id, say(reason), "unset #{source_of(@allocator.settings[name.to_sym])}")
+          @pairs.delete(name)
+        end
       end
 
       def assignment(name, value) = "#{GLIBC.fetch(name)}=#{value}"

@@ -13,8 +13,10 @@ module Memscope
       USUAL_MS = 10_000
       # What a shell takes for something else.
       SPECIAL = %r{[^\w:,.=/+-]}
-      # Options for debugging, and the value with which each is off.
-      DEBUGGING = { "junk" => "false", "zero" => false }.freeze
+      # Options with values that do harm: the problem's id, and the value with which each is off.
+      OFF = { "background_thread" => %i[background_thread false], "thp" => %i[huge_pages never],
+              "junk" => %i[debugging false], "zero" => %i[debugging false],
+              "prof" => %i[crashing_profiler false] }.freeze
       # What a forked process loses; jemalloc's manual also warns against starting them while jemalloc initialises.
       TUNE = "Memscope.tune(background_thread: true)"
 
@@ -48,10 +50,7 @@ module Memscope
         short = @environment.memory_limit_bytes || @environment.forking?
         judge_decay("dirty_decay_ms", short ? SHORT_MS : USUAL_MS)
         judge_decay("muzzy_decay_ms", 0)
-        judge_background_thread
-        judge_huge_pages
-        judge_debugging
-        judge_profiler
+        OFF.each { |name, (id, off)| turn_off(name, id, off) if harmful?(name, @values[name]) }
       end
 
       def judge_decay(name, wanted)
@@ -71,36 +70,19 @@ module Memscope
         say(:in_each_process) if @environment.forking?
       end
 
-      def judge_background_thread
-        return unless @environment.forking? && @allocator.settings[:background_thread]&.value
-
-        harm("background_thread", :background_thread, say(:background_thread), TUNE)
-        pair("background_thread", "false", say(:"background_thread.off"))
-      end
-
-      def judge_huge_pages
-        thp = @values["thp"]
-        return if !@environment.thp_always? || [nil, "never", "not supported"].include?(thp)
-
-        harm("thp:#{thp}", :huge_pages, say(:huge_pages))
-        pair("thp", "never", say(:"huge_pages.never"))
-      end
-
-      def judge_debugging
-        DEBUGGING.each do |name, off|
-          value = @values[name]
-          next if value.nil? || value == off
-
-          harm("#{name}:#{value}", :debugging, say(:debugging))
-          pair(name, off, say(:"debugging.off"))
+      def harmful?(name, value)
+        case name
+        when "background_thread" then @environment.forking? && @allocator.settings[:background_thread]&.value
+        when "thp" then @environment.thp_always? && ![nil, "never", "not supported"].include?(value)
+        when "prof" then value == true && @allocator.version&.start_with?("5.3.0")
+        else ![nil, false, "false"].include?(value)
         end
       end
 
-      def judge_profiler
-        return unless @allocator.version&.start_with?("5.3.0") && @values["prof"] == true
-
-        harm("prof:true", :crashing_profiler, say(:crashing_profiler))
-        pair("prof", "false", say(:"crashing_profiler.off"))
+      def turn_off(name, id, off)
+        threads = id == :background_thread
+        harm(threads ? name : "#{name}:#{@values[name]}", id, say(id), (TUNE if threads))
+        pair(name, off, say(:"#{id}.off"))
       end
 
       def assignment(name, value) = "#{name}:#{value}"

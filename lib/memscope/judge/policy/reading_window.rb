@@ -10,7 +10,6 @@ module Memscope
       HARD_READINGS = 2
       # The growth of the group is measured over this many readings.
       RISING_READINGS = 3
-      private_constant :HARD_READINGS, :RISING_READINGS
 
       # @param policy [Policy]
       # @param readings [Array<Group>] oldest first

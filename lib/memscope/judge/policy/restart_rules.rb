@@ -10,7 +10,6 @@ module Memscope
       include Quantity
 
       HOUR = 3600.0
-      private_constant :HOUR
 
       # @param policy [Policy]
       # @param window [ReadingWindow]
@@ -52,16 +51,12 @@ module Memscope
         return WORDS.fill(:exempt, why: member.exempt) if member.exempt
         return WORDS[:unread] unless member.private_bytes
 
-        least = least_uptime(member)
+        rules = @hurried ? %i[min_uptime_seconds hard_min_uptime_seconds] : %i[min_uptime_seconds]
+        least = least_time(rules, member.index || member.pid)
         return WORDS.fill(:young, uptime: least.round) if uptime(member) < least
         return WORDS[:last] if last?(member)
 
         WORDS[:needs_as_much] unless expected_bytes(member).positive?
-      end
-
-      def least_uptime(member)
-        rules = @hurried ? %i[min_uptime_seconds hard_min_uptime_seconds] : %i[min_uptime_seconds]
-        least_time(rules, member.index || member.pid)
       end
 
       def least_time(rules, *who) = rules.map { |rule| @policy.time(rule, @group.host, *who) }.min
@@ -92,9 +87,7 @@ module Memscope
         sizes.empty? ? member.private_bytes : sizes[sizes.size / 2]
       end
 
-      def unsupervised
-        WORDS[:unsupervised] unless @group.supervised?
-      end
+      def unsupervised = (WORDS[:unsupervised] unless @group.supervised?)
 
       # Until a successor has booted since, and has run for long enough.
       def failed_boots
