@@ -1,11 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "../process/ledger"
-require_relative "../process/snapshot"
-require_relative "../process/ruby_heap"
-require_relative "../process/process_memory"
-require_relative "../process/cgroup"
-Memscope::Loading.units :Arenas, :Census, :Diff, :HeapGraph, :Fragmentation, :Lint, :Mappings, :Verdict
+require_relative "../value/reading"
+Memscope::Loading.units :Arenas, :Census, :Cgroup, :Diff, :Fragmentation, :HeapGraph, :Ledger, :Lint, :Mappings,
+                        :ProcessMemory, :RubyHeap, :Snapshot, :Verdict
 Memscope::Loading.unit :Blocks, Memscope::RubyHeap
 
 module Memscope

@@ -1,9 +1,8 @@
 # frozen_string_literal: true
 
+require_relative "../value/runtime"
 require_relative "doctor/figures"
 require_relative "doctor/rule"
-require_relative "../value/loading"
-require_relative "../value/runtime"
 Memscope::Loading.unit :Diagnosis
 
 module Memscope

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../process/cgroup"
-require_relative "../value/reading"
 require_relative "../value/runtime"
 
 module Memscope

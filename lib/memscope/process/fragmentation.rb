@@ -1,10 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "allocator"
-require_relative "ledger"
-require_relative "ruby_heap"
-require_relative "snapshot"
-Memscope::Loading.unit :SizeClasses
+require_relative "../value/loading"
+Memscope::Loading.units :Allocator, :Ledger, :RubyHeap, :SizeClasses, :Snapshot
 
 module Memscope
   Record.declare(__FILE__)

@@ -25,16 +25,13 @@ module Memscope
       # An entry's numbers; each is nil if it is unknown for any of the entry's stacks.
       NUMBERS = (Stack::GROWING - %i[allocated_objects freed_objects]).freeze
 
-      # Whether memory can be charged to its line.
-      def self.line?(frame) = frame.file? && !frame.name.match?(Libraries::TAGS)
-
       def initialize(profile)
         @frames = profile.frames
         @stacks = profile.stacks
         @profile = profile
         # Each frame is classified once, rather than once for each stack that contains it.
         @files = @frames.map(&:file?)
-        @lines = @frames.map { |frame| Grouping.line?(frame) }
+        @lines = @frames.map { |frame| line?(frame) }
         @callers = @frames.map { |frame| application?(frame) }
         @states = @frames.map { |frame| frame.kind == :state }
         @native = @frames.any? { |frame| frame.kind == :native }
@@ -77,7 +74,10 @@ module Memscope
         line = line(stack)
         return library_of_line(line) if line
 
-        first(stack, @states)&.name || library_of(leaf(stack))
+        leaf = first(stack, @states) || leaf(stack) or return NO_FRAMES
+        return leaf.name if leaf.kind == :state
+
+        (leaf.kind == :native ? Libraries.of_object(leaf.library) : leaf.library) || "[no library]"
       end
 
       def by_stack(stack)
@@ -96,6 +96,9 @@ module Memscope
       def by_thread(stack) = stack.thread || "[no name]"
 
       private
+
+      # Whether memory can be charged to its line.
+      def line?(frame) = frame.file? && !frame.name.match?(Libraries::TAGS)
 
       def application?(frame)
         frame.file? && library_of_line(frame) == Libraries::APPLICATION && !ANONYMOUS.include?(frame.path)
@@ -167,12 +170,6 @@ module Memscope
       def without_line(stack)
         frame = first(stack, @states) || first(stack, @natives.last) || leaf(stack)
         frame ? frame.name : NO_FRAMES
-      end
-
-      def library_of(leaf)
-        return NO_FRAMES unless leaf
-
-        (leaf.kind == :native ? Libraries.of_object(leaf.library) : leaf.library) || "[no library]"
       end
 
       def first(stack, wanted)

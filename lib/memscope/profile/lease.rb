@@ -117,7 +117,9 @@ module Memscope
         @token = nil
         mark if gc && @judge
         2.times { GC.start } if gc
-        judged = judged_majors
+        # How many major GCs have finished. A GC that is still sweeping has not freed all garbage.
+        over = GC.latest_gc_info(:state) == :none || GC.latest_gc_info(:major_by).nil?
+        judged = GC.stat(:major_gc_count) - (over ? 0 : 1)
         profile = @profiler.stop
         profile = profile.judged_up_to(@ends.count { |majors| majors < judged }) if @judge
         Runtime.current.keep(kept_as, profile) if @keep && @shared
@@ -128,12 +130,6 @@ module Memscope
       def mark
         @ends << GC.stat(:major_gc_count)
         @profiler.next_generation
-      end
-
-      # How many major GCs have finished. A GC that is still sweeping has not freed all garbage.
-      def judged_majors
-        over = GC.latest_gc_info(:state) == :none || GC.latest_gc_info(:major_by).nil?
-        GC.stat(:major_gc_count) - (over ? 0 : 1)
       end
 
       def expire(token, seconds)

@@ -1,8 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../value/forks"
-require_relative "../process/ledger"
-Memscope::Loading.units :Diff, :ObjectProfile
+require_relative "../value/reading"
+Memscope::Loading.units :Diff, :Ledger, :ObjectProfile
 
 module Memscope
   Record.declare(__FILE__)

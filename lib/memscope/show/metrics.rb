@@ -1,12 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "../process/allocator"
-require_relative "../process/cgroup"
-require_relative "../process/ledger"
 require_relative "metrics/definitions"
-require_relative "../process/snapshot"
 require_relative "../value/ttl_cache"
-Memscope::Loading.units :Census, :Configuration, :Tags, :Verdict
+Memscope::Loading.units :Allocator, :Census, :Cgroup, :Configuration, :Ledger, :Snapshot, :Tags, :Verdict
 
 module Memscope
   # Numbers for monitoring systems: families of samples in base units, with bounded labels and no pid. Prometheus,

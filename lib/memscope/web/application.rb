@@ -19,8 +19,6 @@ module Memscope
                    "/heap" => "/objects", "/arenas" => "/allocator", "/size_classes" => "/allocator",
                    "/fragmentation" => "/allocator", "/ruby_heap" => "/allocator",
                    "/mappings" => "/allocator" }.freeze
-      # Those that are read as they are: the others are what their pages keep, choose or diagnose.
-      PLAIN = %i[doctor arenas fragmentation ruby_heap mappings].freeze
       # The method that answers each path.
       READS = { **PAGES.transform_values { :page }, **READINGS.transform_values { :reading },
                 **Assets::ALL.transform_values { :asset },
@@ -48,7 +46,7 @@ module Memscope
       LOGGED = 60
       # Bytes of a dump that are read at a time.
       PART = 1 << 16
-      private_constant :PAGES, :READINGS, :PLAIN, :READS, :ACTIONS, :POSTS, :HANDLERS, :HEADERS, :TYPES, :LOGGED, :PART
+      private_constant :PAGES, :READINGS, :READS, :ACTIONS, :POSTS, :HANDLERS, :HEADERS, :TYPES, :LOGGED, :PART
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
@@ -154,9 +152,8 @@ module Memscope
         path = READINGS.fetch(request.path)
         return moved(request, path) if request.format == :html
 
-        name = request.path.delete_prefix("/").to_sym
-        page = page_of(PAGES.fetch(path), request) unless PLAIN.include?(name)
-        shown(page, request, page ? page.data(name) : @processes.read(@processes.place(request.query), name))
+        page = page_of(PAGES.fetch(path), request)
+        shown(page, request, page.data(request.path.delete_prefix("/")))
       end
 
       # To the part of the page that shows the reading.

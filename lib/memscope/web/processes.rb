@@ -112,16 +112,13 @@ module Memscope
       # @return [Array<Place>] at least one; the younger worker if two have the given index, as during a restart
       # @raise [HttpError] for an unknown worker
       def choose(given, all: true)
-        known = workers
-        all ||= known.empty?
-        if given.nil? || (all && given == ALL)
-          return known.empty? ? [Place.new(nil, Process.pid)] : known.map { |worker| place_of(worker) }
-        end
+        all ||= !cluster?
+        return everyone if given.nil? || (all && given == ALL)
 
         found = places.select { |place| place.index.to_s == given }
         return found unless found.empty?
 
-        raise HttpError.parameter("worker", given, [*known.map(&:index).uniq, *(ALL if all)].join(", "))
+        raise HttpError.parameter("worker", given, [*places.map(&:index), *(ALL if all)].join(", "))
       end
 
       # @param place [Place]
@@ -230,6 +227,8 @@ module Memscope
       end
 
       private
+
+      def everyone = cluster? ? workers.map { |worker| place_of(worker) } : [Place.new(nil, Process.pid)]
 
       def place_of(worker) = Place.new(worker.index, worker.pid)
 

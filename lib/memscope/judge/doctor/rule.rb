@@ -1,9 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../../value/quantity"
-require_relative "../../value/loading"
-
-Memscope::Loading.unit :Diagnosis
 
 module Memscope
   module Doctor

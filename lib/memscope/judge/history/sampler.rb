@@ -1,11 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../../value/forks"
-require_relative "../../process/ledger"
-require_relative "../../process/process_memory"
-require_relative "../../process/ruby_heap"
 require_relative "../../value/runtime"
-require_relative "../../process/snapshot"
+Memscope::Loading.units :Ledger, :ProcessMemory, :RubyHeap, :Snapshot
 
 module Memscope
   class History < Reading

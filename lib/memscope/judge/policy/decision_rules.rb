@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../value/quantity"
 require_relative "restart_rules"
 Memscope::Loading.unit :Verdict
 

@@ -27,7 +27,9 @@ module Memscope
           @lock.synchronize do
             @profiler = profiler
             @hooked ||= Forks.listen(child: -> { forked }) && true
-            @thread = Forks.background("memscope objects") { watch_sessions } unless @thread&.alive?
+            next if @thread&.alive?
+
+            @thread = Forks.background("memscope objects") { watch_session(@profiler.session) while wanted? }
           end
         end
 
@@ -68,10 +70,6 @@ module Memscope
           watch(@profiler) if @profiler.running?
         end
 
-        def watch_sessions
-          watch_session(@profiler.session) while wanted?
-        end
-
         # Under the lock, so that a profile that starts now is either seen here, or gets a new thread from `watch`.
         def wanted? = @lock.synchronize { @profiler.running? || (@thread = nil) }
 
@@ -107,11 +105,12 @@ module Memscope
           profile = Profile.capture(body)
           lines = Profile::Grouping.new(profile)
           judged = body[:stacks].zip(objects).select { |stack, _| stack[:generation] < profile.unjudged_generation }
-          stacks = judged.map { |stack, one| [Profile::Stack.capture(stack), one] }
-          stacks.filter_map { |stack, one| one if lines.by_line(stack).then { |line| at?(line, path, lineno) } }.join
+          of_line = judged.select do |stack, _|
+            line = lines.by_line(Profile::Stack.capture(stack))
+            !line.is_a?(String) && [line.path, line.lineno] == [path, lineno]
+          end
+          of_line.map(&:last).join
         end
-
-        def at?(line, path, lineno) = !line.is_a?(String) && line.path == path && line.lineno == lineno
       end
     end
   end

@@ -132,7 +132,8 @@ module Memscope
       end
 
       def unreached
-        @reading.reasons[:target_count] || text(:garbage_only, number: counted(@reading.unreachable_target_count, "instances"))
+        @reading.reasons[:target_count] ||
+          text(:garbage_only, number: counted(@reading.unreachable_target_count, "instances"))
       end
 
       def sought

@@ -77,10 +77,9 @@ module Memscope
 
         evidence = @reading.evidence
         used, limit = evidence.values_at(:working_set_bytes, :limit_bytes)
-        full = "; #{size(used)} of the container's #{size(limit)} is in use" if used && limit
-        @page.wrapped("#{counted(evidence[:points], 'values')}, one per " \
-                      "#{evidence[:epoch_seconds] / 60} min, " \
-                      "#{format('confidence %.0f %%', 100 * @reading.confidence)}#{full}.")
+        full = text(:container_full, used: size(used), limit: size(limit)) if used && limit
+        say(:judged, values: counted(evidence[:points], "values"), minutes: evidence[:epoch_seconds] / 60,
+                     confidence: format("%.0f", 100 * @reading.confidence), full: full)
       end
 
       # The series in bytes that changed.

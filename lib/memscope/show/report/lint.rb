@@ -38,16 +38,12 @@ module Memscope
         return ["  #{text(:no_problems_in_settings)}"] if @reading.problems.empty? && @reading.allocator != :unknown
 
         @reading.problems.flat_map do |problem|
-          text = @page.wrapped("#{problem.severity}: #{problem.text}")
-          [text.sub(/\w+/) { |severity| @page.highlighted(severity, problem.severity) }, *paste(problem.replacement)]
+          lines = @page.wrapped("#{problem.severity}: #{problem.text}")
+          replacement = problem.replacement # not wrapped: people paste it
+          paste = replacement == @reading.recommended ? text(:paste_below) : "paste  #{replacement}"
+          [lines.sub(/\w+/) { |severity| @page.highlighted(severity, problem.severity) },
+           *("    #{paste}" if replacement)]
         end
-      end
-
-      # Not wrapped: people paste it.
-      def paste(line)
-        return if line.nil?
-
-        "    #{line == @reading.recommended ? text(:paste_below) : "paste  #{line}"}"
       end
 
       def recommendations

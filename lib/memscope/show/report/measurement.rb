@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "ledger"
-
 module Memscope
   module Report
     # A measurement: the totals, the classes and lines that retain and allocate most, the changes of the ledger's rows.
@@ -14,17 +12,16 @@ module Memscope
 
       private
 
-      def sections = [(totals if @reading.known?), memory, *listings, ledger]
+      def sections
+        peak = say(:peak, bytes: size(@reading.peak_bytes)) if @reading.peak_bytes
+        [(totals if @reading.known?), peak, *listings, ledger]
+      end
 
       def totals
         pairs = { "objects" => %i[allocated_objects retained_objects], "bytes" => %i[allocated_bytes retained_bytes],
                   "malloc bytes" => %i[malloc_allocated_bytes malloc_retained_bytes] }
         rows = pairs.map { |name, fields| [*fields.map { |field| counted_cell(@reading.public_send(field)) }, name] }
         @page.listing(["allocated", "retained", ""], rows)
-      end
-
-      def memory
-        @page.wrapped("RSS was at most #{size(@reading.peak_bytes)}.") if @reading.peak_bytes
       end
 
       def listings

@@ -124,13 +124,9 @@ module Memscope
 
     # A process by the kernel's counters alone.
     class ExternalProcessPage < ReadingPage
-      FIGURES = {
-        rss_bytes: "resident (RSS)", pss_bytes: "with shared pages divided among their processes (PSS)",
-        uss_bytes: "of RSS, private (USS)", shared_bytes: "of RSS, shared with other processes",
-        anonymous_bytes: "of RSS, anonymous (heap, stacks)", file_bytes: "of RSS, pages of files",
-        shared_memory_bytes: "of RSS, shared memory", peak_rss_bytes: "peak RSS so far",
-        swap_bytes: "swapped out"
-      }.freeze
+      # Each has its name in page.words.
+      FIGURES = %i[rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes shared_memory_bytes
+                   peak_rss_bytes swap_bytes].freeze
       private_constant :FIGURES
 
       private
@@ -148,8 +144,8 @@ module Memscope
       end
 
       def figures
-        known = FIGURES.keys.select { |name| @reading.public_send(name) }
-        @page.listing(["MiB", ""], known.map { |name| [mebibytes(@reading.public_send(name)), FIGURES[name]] })
+        known = FIGURES.select { |name| @reading.public_send(name) }
+        @page.listing(["MiB", ""], known.map { |name| [mebibytes(@reading.public_send(name)), text(name)] })
       end
 
       def malloc

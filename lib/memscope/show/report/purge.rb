@@ -11,9 +11,7 @@ module Memscope
 
       private
 
-      def subject
-        ["#{@reading.allocator} serves malloc", "pid #{@reading.pid}"]
-      end
+      def subject = ["#{@reading.allocator} serves malloc", "pid #{@reading.pid}"]
 
       def sections = [levers, outcome, rows]
 
@@ -50,12 +48,9 @@ module Memscope
         before, after = [@reading.before, @reading.after].map { |ledger| ledger&.rss_bytes }
         machine = gained
         returned = ": #{mebibytes(@reading.returned_bytes)} returned" unless machine
-        now = after ? " before, #{mebibytes(after)} after#{returned}" : "; #{changed}"
+        now = "; #{text(@reading.finished_gc? ? :only_finished_gc : :nothing_changed)}"
+        now = " before, #{mebibytes(after)} after#{returned}" if after
         [*(@page.wrapped("RSS #{mebibytes(before)} MiB#{now}") if before), *machine, *(garbage unless after)]
-      end
-
-      def changed
-        text(@reading.finished_gc? ? :only_finished_gc : :nothing_changed)
       end
 
       def gained
