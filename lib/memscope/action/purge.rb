@@ -50,10 +50,7 @@ module Memscope
 
       # @api private
       # @return [Symbol, nil] the lever that returns all unused memory of this process's allocator; nil if none does
-      def allocators_lever
-        missing = Native.levers
-        %i[purge trim collect].find { |lever| missing[lever].nil? }
-      end
+      def allocators_lever = (%i[purge trim collect] - Native.levers.compact.keys).first
 
       # A lower bound on what `allocators_lever` returns, without the pages that other processes share if these are
       # known. nil if the ledger does not suffice (:trim needs a deep one). Tier T1.

@@ -70,9 +70,6 @@ module Memscope
       public_send(GROUPINGS[Field.choice(:grouping, grouping, GROUPINGS.keys, call: "#{self.class}#by")])
     end
 
-    # @api private
-    def known? = !total_count.nil?
-
     # Classes of C code with new objects that report hardly any malloc memory. Contexts of V8, images or stores of
     # certificates may hold much that Ruby does not know of.
     # @api private

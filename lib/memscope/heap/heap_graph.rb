@@ -215,9 +215,6 @@ module Memscope
     end
 
     # @api private
-    def known? = !reachable_count.nil?
-
-    # @api private
     def cut(rows)
       lists = values.slice(:retained, :dominators, :paths, :garbage)
       changed(**lists.transform_values { |list| list.first(rows).freeze }, strings: strings&.cut(rows))

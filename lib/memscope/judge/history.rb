@@ -143,10 +143,6 @@ module Memscope
       from = since ? (since.to_r * 1000).floor : values[:started_at]
       self[name].ring(from, step).points(from)
     end
-
-    # @api private
-    # @return [Boolean] whether there is a sample
-    def known? = curves.any?
   end
 end
 

@@ -80,8 +80,5 @@ module Memscope
     # @api private
     # @return [Hash{Symbol => Hash{Integer => Integer}}] the levels (of Arena::LEVELS) that any arena has
     def levels = Arena::LEVELS.to_h { |name| [name, level(name)] }.reject { |_name, numbers| numbers.empty? }
-
-    # @api private
-    def known? = !merged.nil?
   end
 end

@@ -45,8 +45,5 @@ module Memscope
 
     # @return [Integer, nil] free regions of all slabs, in bytes; nil if there are no classes
     def slack_bytes = classes.any? ? sum { |size_class| size_class.slack_bytes || 0 } : nil
-
-    # @api private
-    def known? = classes.any?
   end
 end

@@ -149,8 +149,5 @@ module Memscope
 
     # @api private
     def holding(value) = dup.tap { |measurement| measurement.instance_variable_set(:@value, value) }.freeze
-
-    # @api private
-    def known? = !allocated_objects.nil?
   end
 end

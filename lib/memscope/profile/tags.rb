@@ -126,8 +126,5 @@ module Memscope
     # @api private
     # @return [Tags] the rows of `top`; the row that sums up the other tags is named "[other]"
     def bounded = changed(rows: top(others: OTHER).freeze)
-
-    # @api private
-    def known? = !rows.empty?
   end
 end

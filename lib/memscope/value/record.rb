@@ -39,15 +39,14 @@ module Memscope
       # @api private
       # @param options [Hash{Symbol => Object}] one_of, counters, sparse and filled; and identity: whether the field
       #   tells a record of a list from the others, so that a Diff pairs them; together: whether it is known or nil with
-      #   the other such fields; parts: whether it lists what Lookup finds and Collection iterates over
+      #   the other such fields; parts: whether it lists what Lookup finds and Collection iterates over; decisive:
+      #   whether the reading is known if this field is known and lists anything
       def field(name, type, nullable, options = {})
         key = type == :boolean ? name.name.delete_suffix("?").to_sym : name
         own_fields << Field.new(key, type, nullable, options[:one_of], options[:counters],
                                 options.key?(:sparse), options.key?(:filled), :"@#{key}").freeze
         define_reader(own_fields.last)
-        @identity = key if options[:identity]
-        together << key if options[:together]
-        private(alias_method(:parts, name)) if options[:parts]
+        mark(key, options)
       end
 
       # @api private
@@ -81,6 +80,13 @@ module Memscope
       private :new
 
       private
+
+      def mark(name, options)
+        @identity = name if options[:identity]
+        together << name if options[:together]
+        private(alias_method(:parts, name)) if options[:parts]
+        define_method(:known?) { ![nil, []].include?(public_send(name)) } if options[:decisive]
+      end
 
       def define_reader(field)
         variable = field.variable

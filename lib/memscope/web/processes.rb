@@ -33,9 +33,10 @@ module Memscope
       ALL = "all"
       # The beginnings of the profilers' calls (Calls::PROFILERS), by the kinds of profile that pages show.
       PROFILERS = { "malloc" => :malloc_profile, "objects" => :object_profile }.freeze
-      UNANSWERED = [Client::Unreachable, Client::Failed, Unavailable].freeze
-      ERRORS = [*UNANSWERED, Purge::Busy, Invalid].freeze
-      private_constant :MIN_REST, :MAX_REST, :REST, :MAX_KEPT, :CHEAP, :KINDS, :TIMEOUTS, :SHARE, :UNANSWERED, :ERRORS
+      # What a call raises, with the status of the response.
+      STATUSES = { Client::Unreachable => 502, Client::Failed => 502, Unavailable => 502, Purge::Busy => 409,
+                   Dump::Failed => 503 }.freeze
+      private_constant :MIN_REST, :MAX_REST, :REST, :MAX_KEPT, :CHEAP, :KINDS, :TIMEOUTS, :SHARE, :STATUSES
 
       # A process, with its number in the cluster.
       Place = Struct.new(:index, :pid) do
@@ -168,14 +169,12 @@ module Memscope
       # @raise [HttpError] if the process does not answer, or refuses
       def call(place, name, timeout: :reading, **options)
         ask(place, @timeouts.fetch(timeout), name, **options)
-      rescue *UNANSWERED => e
-        raise HttpError.new(502, "#{place.to_s.capitalize} failed: #{e.message}.")
       rescue Invalid => e
         raise HttpError.invalid(e)
-      rescue Purge::Busy => e
-        raise HttpError.new(409, "#{place.to_s.capitalize}: #{e.message}.", { "retry-after" => "1" })
-      rescue Dump::Failed => e
-        raise HttpError.new(503, "#{place.to_s.capitalize}: #{e.message}.")
+      rescue *STATUSES.keys => e
+        status = STATUSES.find { |type, _status| e.is_a?(type) }.last
+        name = "#{place.to_s.capitalize}#{' failed' if status == 502}"
+        raise HttpError.new(status, "#{name}: #{e.message}.", status == 409 ? { "retry-after" => "1" } : {})
       end
 
       # Runs one of Calls in one process after the other, so that they do not all stop serving at once. If a process
@@ -192,7 +191,7 @@ module Memscope
           left = [deadline - Clock.now, 0].max
           share = [left / (places.size - index), seconds * SHARE].max.clamp(0, left)
           Outcome.new(place, ask(place, share, name, **options))
-        rescue *ERRORS => e
+        rescue *STATUSES.keys, Invalid => e
           Outcome.new(place, nil, e.message)
         end
       end

@@ -35,9 +35,6 @@ module Memscope
           Dump::Source.open(paths.first) { |file| opened(paths.drop(1), [*files, file], &block) }
         end
       end
-
-      # @api private
-      def known? = !new_count.nil?
     end
   end
 end

@@ -4,6 +4,9 @@ module Memscope
   module Report
     # The memory that the runs of each tag allocate and retain, one line for each tag.
     class TagsPage < ListPage
+      # "2,987", "3.4"
+      def self.decimal(number) = number.abs >= 10 ? Quantity.count(number.round) : format("%.1f", number)
+
       private
 
       def sections = @reading.known? ? [lede, [table, *chance]] : []
@@ -30,12 +33,7 @@ module Memscope
          decimal(row.allocated_objects), counted_cell(row.malloc_allocated_bytes), cell(row.live_bytes)]
       end
 
-      # "2,987", "3.4"
-      def decimal(number)
-        return @page.unknown unless number
-
-        number.abs >= 10 ? count(number.round) : format("%.1f", number)
-      end
+      def decimal(number) = number ? self.class.decimal(number) : @page.unknown
 
       def reasons = unavailable(@reading.reasons)
     end
