@@ -51,23 +51,14 @@ module Memscope
         class_eval(template.method_source("_#{File.basename(path, '.erb')}(subject)"), path, 0)
       end
 
-      # @return [Request]
-      attr_reader :request
-      # @return [Processes]
-      attr_reader :processes
-      # @return [Boolean] whether the levers have buttons
-      attr_reader :actions
-      # @return [Purge::Result, nil] of the full GC that the form asked for before this page is read
-      attr_reader :collected
-      # @return [Array<Processes::Outcome>, nil] what became of the form that this page answers, in each process
-      attr_reader :outcomes
+      attr_reader :request, :processes, :actions, :collected, :outcomes
 
       # @param processes [Processes]
       # @param request [Request]
-      # @param actions [Boolean]
+      # @param actions [Boolean] whether the levers have buttons
       # @param form [Hash{String => Array<String>}, nil] the posted form, if there is one
-      # @param collected [Purge::Result, nil]
-      # @param outcomes [Array<Processes::Outcome>, nil]
+      # @param collected [Purge::Result, nil] of the full GC that the form asked for before this page is read
+      # @param outcomes [Array<Processes::Outcome>, nil] what became of the form in each process
       # @param taken [Hash{Symbol => Array<Reading>}] what the form has taken, by name
       def initialize(processes, request, actions:, form: nil, collected: nil, outcomes: nil, taken: {})
         @processes = processes

@@ -37,10 +37,7 @@ module Memscope
       # @return [HttpError] without the name of that call
       def self.invalid(error) = new(400, "#{error.as}.")
 
-      # @return [Integer]
-      attr_reader :status
-      # @return [Hash{String => String}]
-      attr_reader :headers
+      attr_reader :status, :headers
 
       def initialize(status, sentence, headers = {})
         @status = status
@@ -74,16 +71,9 @@ module Memscope
       # @return [String] its beginning, quoted, for a log line
       def self.excerpt(text) = text.to_s[0, 60].inspect
 
-      # @return [Hash] Rack's environment
-      attr_reader :env
-      # @return [String] where the application is mounted: "/memscope", or ""
-      attr_reader :base
-      # @return [String] the path below `base`, without the extension that names a format
-      attr_reader :path
-      # @return [Symbol] :html, :json or :text
-      attr_reader :format
-      # @return [String] "GET"
-      attr_reader :verb
+      # Rack's environment; where the application is mounted: "/memscope", or ""; the path below `base`, without the
+      # extension that names a format; :html, :json or :text; "GET".
+      attr_reader :env, :base, :path, :format, :verb
 
       # @param env [Hash] Rack's environment
       def initialize(env)

@@ -27,11 +27,7 @@ module Memscope
                   working_set_bytes].freeze
       private_constant :MISSING, :JIT_BLOCKS, :TRACED_BYTES, :JUDGED
 
-      # @return [Diagnosis::Evidence]
-      attr_reader :evidence
-
-      # @return [Figures, nil] the figures of the earlier diagnosis
-      attr_reader :earlier
+      attr_reader :evidence, :earlier
 
       # @!method rss_bytes
       #   @return [Integer, nil]

@@ -81,11 +81,9 @@ module Memscope
         def mark(kind) = current && Native.mark_history(EVENTS.index(kind), now.to_i)
       end
 
-      # @return [Hash{Symbol => String}] why series have no samples
-      attr_reader :reasons
-      # @return [Integer, nil] what a trim would return, as of the last walk of glibc's heaps; without the pages that
-      #   other processes share, if these are known
-      attr_reader :trimmable_bytes
+      # Why series have no samples; and what a trim would return (nil if unknown), as of the last walk of glibc's heaps,
+      # without the pages that other processes share, if these are known.
+      attr_reader :reasons, :trimmable_bytes
 
       # The first costly samples are due only after their spacing: a process that ends sooner does not pay for them. The
       # first rows are due with the second sample, so that a process that has just begun soon knows what grows.

@@ -63,7 +63,6 @@ module Memscope
     # @api private
     module Computed
       GC_PAGE_BYTES = ::GC::INTERNAL_CONSTANTS[:HEAP_PAGE_SIZE]
-      private_constant :GC_PAGE_BYTES
 
       module_function
 
@@ -128,7 +127,6 @@ module Memscope
     # @api private
     module Table
       ROW = /^(\w+)(?:\{([\w,]+)\})? (\w+|-)([^|\n]*)(?:\| (.+))?\n((?:  .*\n)+)/
-      private_constant :ROW
 
       class << self
         def read

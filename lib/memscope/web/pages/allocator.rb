@@ -9,30 +9,29 @@ module Memscope
       # @api private
       class Allocator < Page
         READINGS = %i[allocator arenas size_classes fragmentation ruby_heap mappings].freeze
-        words = Words.beside(__FILE__)
-        # For each reading: a heading, and a sentence.
-        SECTIONS = %i[arenas size_classes fragmentation ruby_heap mappings].to_h do |name|
-          [name, [words["heading.#{name}"], words["sentence.#{name}"]]]
-        end.freeze
+        # For each reading but the first: a heading, and a sentence.
+        WORDS = Words.beside(__FILE__)
         # Rows of the table of mappings. JSON and text have all.
         MAX_MAPPINGS = 50
-        private_constant :SECTIONS, :MAX_MAPPINGS
+        private_constant :WORDS, :MAX_MAPPINGS
 
         (READINGS - %i[size_classes]).each { |name| define_method(name) { read(name) } }
 
         # @return [SizeClasses] of all arenas, or with arena=N of one
         def size_classes = read(:size_classes, arena: arena)
 
-        def to_s(**) = (READINGS - %i[allocator]).map { |name| public_send(name).to_s(unicode: true) }.join("\n\n")
+        def to_s(**) = READINGS.drop(1).map { |name| public_send(name).to_s(unicode: true) }.join("\n\n")
 
         # @return [Array<Array(Symbol, String, String, Reading, Report::ReadingPage)>] name, heading and sentence of
         #   each reading that has something to show
         def sections
-          SECTIONS.filter_map do |name, words|
+          READINGS.drop(1).filter_map do |name|
             reading = public_send(name)
             options = name == :mappings ? { limit: MAX_MAPPINGS } : {}
             page = Report.page(reading, **options)
-            [name, *words, reading, page] unless page.parts.empty? && name == :size_classes
+            next if page.parts.empty? && name == :size_classes
+
+            [name, WORDS["heading.#{name}"], WORDS["sentence.#{name}"], reading, page]
           end
         end
 

@@ -19,18 +19,10 @@ module Memscope
         # The share of the RSS from which a row is shown expanded: OPEN for a top-level row, OPEN_BELOW for any other.
         OPEN = 0.1
         OPEN_BELOW = 0.4
-        words = Words.beside(__FILE__)
+        # Verdicts except :problems; outcomes of rules without a finding; the name and the effect of each lever.
+        WORDS = Words.beside(__FILE__)
         # Word and shape of each severity.
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
-        # CSS class and words of each verdict except :problems.
-        VERDICTS = { none: "good", unknown: "info", garbage: "info", grown: "info", too_early: "info",
-                     incomplete: "info" }.to_h { |name, kind| [name, [kind, words["verdict.#{name}"]]] }.freeze
-        # Headings for the rules without a finding, by outcome.
-        OUTCOMES = %i[clear unknown inapplicable].to_h { |name| [name, words["outcome.#{name}"]] }.freeze
-        # Name and effect of each lever.
-        LEVERS = %i[gc compact tcache decay purge trim collect].to_h do |name|
-          [name, [words["lever.#{name}"], words["effect.#{name}"]]]
-        end.freeze
         private_constant :FREE, :OPEN, :OPEN_BELOW
 
         # A row with its number and shares on the page.
