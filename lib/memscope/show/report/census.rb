@@ -25,12 +25,10 @@ module Memscope
       def reasons = sentences
 
       def lede
-        where = " on pages that no other process shares" if @reading.private?
-        sizes = "#{size(@reading.total_slot_bytes)} in slots, #{size(@reading.total_memsize_bytes)} in all"
-        garbage = "garbage included; --gc (gc: true) collects it first"
-        garbage = "after a garbage collection" if @reading.collected?
-        ["  #{counted(@reading.total_count, 'objects')}#{where}: #{sizes}",
-         "  #{count(@reading.total_old_count)} are old; #{garbage}"]
+        sizes = { objects: counted(@reading.total_count, "objects"), slots: size(@reading.total_slot_bytes),
+                  bytes: size(@reading.total_memsize_bytes) }
+        old = text(@reading.collected? ? :old_collected : :old, number: count(@reading.total_old_count))
+        ["  #{text(@reading.private? ? :private_objects : :objects, **sizes)}", "  #{old}"]
       end
 
       # Classes of less than 0.05 MiB are among the others.

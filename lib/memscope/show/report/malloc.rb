@@ -42,9 +42,7 @@ module Memscope
       # Blocks outside all arenas.
       def mmapped
         blocks = @reading.mmapped_blocks or return
-
-        "  plus #{size(@reading.mmapped_bytes)} in #{counted(blocks, 'blocks')} " \
-          "allocated directly with mmap"
+        "  #{text(:mmapped, bytes: size(@reading.mmapped_bytes), blocks: counted(blocks, 'blocks'))}"
       end
 
       # "all arenas: unused pages stay dirty for 10 s, then muzzy for 0 s".
@@ -54,12 +52,12 @@ module Memscope
         groups = @reading.group_by { |arena| [arena.dirty_decay_ms, arena.muzzy_decay_ms] }
         groups.map do |(dirty, muzzy), arenas|
           where = groups.size == 1 ? "all arenas" : "arena#{'s' if arenas.size > 1} #{arenas.map(&:index).join(', ')}"
-          @page.wrapped("#{where}: unused pages stay dirty #{time(dirty)}, then muzzy #{time(muzzy)}")
+          say(:decay, arenas: where, dirty: time(dirty), muzzy: time(muzzy))
         end
       end
 
       def time(milliseconds)
-        return "for an unknown time" unless milliseconds
+        return text(:unknown_time) unless milliseconds
         return "forever" if milliseconds.negative?
 
         "for #{(milliseconds % 1000).zero? ? "#{count(milliseconds / 1000)} s" : "#{count(milliseconds)} ms"}"
@@ -135,10 +133,8 @@ module Memscope
       def split
         lever = @reading.allocator == :glibc ? :trim : :purge
         place = @reading.allocator == :jemalloc ? "slabs" : "pages"
-        @page.listing(["MiB", "free but resident"],
-                      [[cell(@reading.purgeable_bytes), "returned by the lever #{lever}"],
-                       [cell(@reading.stuck_bytes),
-                        "stuck until whole #{place} become free, or until a restart"]])
+        @page.listing(["MiB", text(:free)], [[cell(@reading.purgeable_bytes), text(:purgeable, lever: lever)],
+                                             [cell(@reading.stuck_bytes), text(:stuck, places: place)]])
       end
     end
 

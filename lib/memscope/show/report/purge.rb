@@ -16,7 +16,7 @@ module Memscope
       def sections = [levers, outcome, rows]
 
       def levers
-        return "  no levers to run" if @reading.levers.empty?
+        return "  #{text(:no_levers)}" if @reading.levers.empty?
 
         headings = @reading.dry_run? ? ["machine gains"] : ["returned", "machine gains", "ms"]
         @page.listing(["predicted MiB", *headings, "lever"],

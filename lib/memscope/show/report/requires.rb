@@ -21,20 +21,17 @@ module Memscope
       def sections = [lede, gems, costly]
 
       def lede
-        objects, malloc = [@reading.objects_bytes, @reading.malloc_bytes].map { |bytes| mebibytes(bytes) }
-        lines = ["#{mebibytes(@reading.bytes)} MiB in use: #{objects} in objects, #{malloc} through malloc",
-                 "#{mebibytes(@reading.mapped_bytes)} MiB of mapped files are resident too", "#{files}; #{rest}"]
-        [@page.wrapped(@reading.program), "", *lines.map { |line| @page.wrapped(line) }]
+        all, objects, malloc, mapped = SIZES.map { |field| mebibytes(@reading.public_send(field)) }
+        [@page.wrapped(@reading.program), "", say(:required, bytes: all, objects: objects, malloc: malloc),
+         say(:mapped, bytes: mapped), files]
       end
 
       def files
         lazy = @reading.nodes.count(&:lazy?)
-        "#{counted(@reading.nodes.size - 1, 'files')}#{", #{count(lazy)} of them by autoload" if lazy.positive?}"
-      end
-
-      def rest
+        lazy = lazy.positive? && text(:lazy_files, number: count(lazy))
         other = @reading.other_objects_bytes + @reading.other_malloc_bytes.to_i
-        "#{size(@reading.nodes.first.bytes)} outside, #{size(other)} of no file"
+        say(:files, files: counted(@reading.nodes.size - 1, "files"), lazy: lazy || nil,
+                    outside: size(@reading.nodes.first.bytes), other: size(other))
       end
 
       def gems

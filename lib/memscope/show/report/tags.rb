@@ -12,8 +12,7 @@ module Memscope
       def sections = @reading.known? ? [lede, [table, *chance]] : []
 
       def lede
-        ["  retained: objects of 1,000 runs, #{@page.plus_minus} one standard error;",
-         "  objects and malloc bytes are those that a run allocates"]
+        text(:runs, sign: @page.plus_minus).lines(chomp: true).map { |line| "  #{line}" }
       end
 
       def table
