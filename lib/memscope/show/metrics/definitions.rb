@@ -12,22 +12,30 @@ module Memscope
     # A name ends in its base unit, if it has one; the name of a counter ends in _total. Labels are a closed list; their
     # values are bounded by memscope itself (rows, arenas, workers, kinds, 20 classes, 50 tags) and never come from
     # users: tags are names of actions and jobs.
-    #
-    # The `help` is one sentence for people, without a full stop. The `labels` are without :worker, which `label_names`
-    # adds. The `source` is the key, in Readings, of the reading that has the numbers; nil if only workers' reports have
-    # them.
-    #
-    # `read` returns a number from the reading or, if there are labels, a Hash from their values to numbers; nil is
-    # unknown, and has no sample. `report` returns the same from a worker's report; nil if workers do not report it.
-    Definition = Struct.new(:name, :help, :source, :read, :report, :labels) do
-      # @return [Symbol] :gauge, or :counter for a total that only rises
-      def type = name.end_with?("_total") ? :counter : :gauge
+    class Definition
+      # The `type` is :gauge, or :counter for a total that only rises. The `unit` is "bytes", "seconds",
+      # "bytes_per_second", or nil for plain numbers. The `help` is one sentence for people, without a full stop. The
+      # `labels` are without :worker, which `label_names` adds. The `source` is the key, in Readings, of the reading
+      # that has the numbers; nil if only workers' reports have them.
+      attr_reader :name, :type, :unit, :help, :labels, :source
 
-      # @return [String, nil] "bytes", "seconds", "bytes_per_second", or nil for plain numbers
-      def unit = name[/_(bytes_per_second|bytes|seconds)(_total)?\z/, 1]
+      # `read` returns a number from the reading or, if there are labels, a Hash from their values to numbers; nil is
+      # unknown, and has no sample. `report` returns the same from a worker's report; by default, it is what `read`
+      # returns for the snapshot or the verdict in the report.
+      def initialize(name, help, source, read = nil, report: nil, labels: [])
+        @name = "memscope_#{name}".freeze
+        @type = name.end_with?("_total") ? :counter : :gauge
+        @unit = name[/_(bytes_per_second|bytes|seconds)(_total)?\z/, 1].freeze
+        @help = help
+        @labels = labels.freeze
+        @source = source
+        @read = read
+        @report = report || (of_reported(source, @read) if %i[snapshot verdict].include?(source))
+        freeze
+      end
 
       # @return [Boolean] whether workers report it, so that any of them can answer for all
-      def reported? = !report.nil?
+      def reported? = !@report.nil?
 
       # @return [Boolean] whether it is the same for all workers, and has no label :worker
       def shared? = %i[allocator cgroup].include?(source)
@@ -39,15 +47,17 @@ module Memscope
       # @return [Hash{Hash{Symbol => String} => Numeric}] by labels; a Hash, so that no two samples have the same labels
       def samples(reading, worker)
         worker = nil if shared?
-        reading ? labelled(read.call(reading), worker) : {}
+        reading ? labelled(@read.call(reading), worker) : {}
       end
 
       # @param workers [Hash{String => Worker}] by label
       def reported_samples(workers)
-        workers.reduce({}) { |samples, (label, worker)| samples.update(labelled(report.call(worker), label)) }
+        workers.reduce({}) { |samples, (label, worker)| samples.update(labelled(@report.call(worker), label)) }
       end
 
       private
+
+      def of_reported(source, read) = ->(worker) { worker.public_send(source)&.then(&read) }
 
       def labelled(values, worker)
         own = worker ? { worker: worker } : {}
@@ -63,6 +73,7 @@ module Memscope
     # @api private
     module Computed
       GC_PAGE_BYTES = ::GC::INTERNAL_CONSTANTS[:HEAP_PAGE_SIZE]
+      private_constant :GC_PAGE_BYTES
 
       module_function
 
@@ -127,25 +138,18 @@ module Memscope
     # @api private
     module Table
       ROW = /^(\w+)(?:\{([\w,]+)\})? (\w+|-)([^|\n]*)(?:\| (.+))?\n((?:  .*\n)+)/
+      private_constant :ROW
 
       class << self
         def read
           File.read("#{__dir__}/definitions.txt", encoding: "UTF-8").scan(ROW).map do |row|
             name, labels, source, read, report, help = row
-            source = (source.to_sym unless source == "-")
-            read = way(read.strip)
-            Definition.new("memscope_#{name}".freeze, help.split("\n").map(&:strip).join(" "), source, read,
-                           report ? way(report) : of_reported(source, read),
-                           labels.to_s.split(",").map(&:to_sym).freeze).freeze
+            Definition.new(name, help.split("\n").map(&:strip).join(" "), (source.to_sym unless source == "-"),
+                           way(read.strip), report: report && way(report), labels: labels.to_s.split(",").map(&:to_sym))
           end
         end
 
         private
-
-        # The snapshot or the verdict is a part of a worker's report.
-        def of_reported(source, read)
-          ->(worker) { worker.public_send(source)&.then(&read) } if %i[snapshot verdict].include?(source)
-        end
 
         # The way from a reading to a number: fields and keys with dots between them, perhaps divided; or a method of
         # Computed with arguments.
