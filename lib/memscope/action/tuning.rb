@@ -38,18 +38,15 @@ module Memscope
       # The other allowed values, if this value is not allowed.
       def allowed(name, value)
         return "; only jemalloc can be tuned while it runs" unless Native.allocator[:name] == :jemalloc
-        return decay_allowed(value) unless name == :background_thread
-        return ", true, false" unless [true, false].include?(value)
 
-        missing = Native.tune(nil, nil, nil)[:old_background_thread].nil?
-        "; this jemalloc was built without background threads" if missing
-      end
-
-      def decay_allowed(milliseconds)
-        most = Native::MAX_DECAY_MS
-        return if milliseconds.is_a?(Integer) && milliseconds.between?(-1, most)
-
-        ", an Integer from -1 (never) to #{most}, in milliseconds"
+        if name != :background_thread
+          fits = value.is_a?(Integer) && value.between?(-1, Native::MAX_DECAY_MS)
+          ", an Integer from -1 (never) to #{Native::MAX_DECAY_MS}, in milliseconds" unless fits
+        elsif ![true, false].include?(value)
+          ", true, false"
+        elsif Native.tune(nil, nil, nil)[:old_background_thread].nil?
+          "; this jemalloc was built without background threads"
+        end
       end
     end
   end

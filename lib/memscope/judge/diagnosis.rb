@@ -16,10 +16,6 @@ module Memscope
 
     # @return [Boolean] whether the finding makes the process unhealthy
     def unhealthy? = severity != :info
-
-    # @api private
-    # @return [Boolean] whether it is about what has grown since an earlier diagnosis
-    def growth? = evidence.key?(:seconds)
   end
 
   # The doctor's verdict on a process: its findings, the worst and largest first, and all checks.
@@ -67,7 +63,8 @@ module Memscope
     # @return [String, nil] the command to run next: the first one of the worst finding that has a remedy; without a
     #   warning, that of what has grown, if it has a finding; if it is too early, the one that compares; else nil
     def next_command
-      told = findings.any?(&:unhealthy?) ? findings : findings.select(&:growth?)
+      told = findings
+      told = findings.select { |finding| finding.evidence.key?(:seconds) } unless findings.any?(&:unhealthy?)
       remedy = told.filter_map(&:remedy).first || (evidence.verdict.remedy if verdict == :too_early)
       remedy && remedy.lines.first.chomp
     end

@@ -41,11 +41,7 @@ module Memscope
         entries.any? ? :leak : :steady
       end
 
-      def entries
-        @entries ||= profile.by(:line).select do |entry|
-          kept(entry) - (ERRORS * error(entry)) > @threshold && grows?(entry)
-        end
-      end
+      def entries = @entries ||= profile.by(:line).select { |entry| exceeds?(entry) && grows?(entry) }
 
       def to_s
         past = "grew past #{profile.objects? ? counted(@threshold, 'objects') : size(@threshold)}"
@@ -63,6 +59,8 @@ module Memscope
       def kept(entry) = profile.objects? ? entry.live_objects : entry.live_bytes
 
       def error(entry) = profile.objects? ? entry.error_objects : entry.error_bytes
+
+      def exceeds?(entry) = kept(entry) - (ERRORS * error(entry)) > @threshold
 
       # Whether chance alone can have put the first line before the second.
       def tied?

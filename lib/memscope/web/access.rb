@@ -84,13 +84,11 @@ module Memscope
           return Refusal.new(401) unless given.provided?
 
           name, word = given.credentials if given.basic?
-          # Takes as long for a wrong name as for a wrong password.
-          known = same?(name, username) & same?(word, password)
-          refuse(401, :wrong) unless known
-        end
-
-        def same?(given, wanted)
-          ::Rack::Utils.secure_compare(Digest::SHA256.digest(given.to_s.b), Digest::SHA256.digest(wanted.b))
+          # Takes as long for a wrong name as for a wrong password, whatever their lengths.
+          same = [[name, username], [word, password]].map do |texts|
+            ::Rack::Utils.secure_compare(*texts.map { |text| Digest::SHA256.digest(text.to_s.b) })
+          end
+          refuse(401, :wrong) unless same.all?
         end
 
         def unconfigured(env, rails_env)
@@ -119,13 +117,8 @@ module Memscope
         def peer_objection(peer, host)
           return [:peer, Request.excerpt(peer)] unless loopback_address?(peer)
 
-          [:host, Request.excerpt(host)] unless loopback_host?(host)
-        end
-
-        def loopback_host?(authority)
-          host = authority.to_s.b[HOST, "host"] or return false
-
-          host.casecmp?("localhost") || loopback_address?(host)
+          name = host.to_s.b[HOST, "host"].to_s
+          [:host, Request.excerpt(host)] unless name.casecmp?("localhost") || loopback_address?(name)
         end
 
         def loopback_address?(address)

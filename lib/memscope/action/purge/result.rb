@@ -12,18 +12,18 @@ module Memscope
       def id = name
 
       # @return [Range<Integer>, nil] the bytes that it was predicted to return; nil if that is unknown
-      def predicted = predicted_bytes && predicted_max_bytes && (predicted_bytes..predicted_max_bytes)
+      def predicted = bounds(predicted_bytes, predicted_max_bytes)
 
       # @return [Range<Integer>, nil] how many of the predicted bytes the machine gains; nil if that is unknown
-      def predicted_private
-        return unless predicted_private_bytes && predicted_private_max_bytes
-
-        predicted_private_bytes..predicted_private_max_bytes
-      end
+      def predicted_private = bounds(predicted_private_bytes, predicted_private_max_bytes)
 
       # @api private
       # @return [Range<Integer>, nil] the machine's predicted gain; if that is unknown, the process's predicted fall
       def predicted_gain = predicted_private || predicted
+
+      private
+
+      def bounds(least, most) = (least..most if least && most)
     end
 
     # The memory that a purge returned, by lever, and the ledgers before and after it.

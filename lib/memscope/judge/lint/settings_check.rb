@@ -127,9 +127,8 @@ module Memscope
         reader = reader(name)
         return misspelling(name) if reader.nil?
         return foreign(name, reader) if reader != @allocator.name
-        return unless @inputs.secure
 
-        unset(:ignored_environment, name, say(:ignored))
+        unset(:ignored_environment, name, say(:ignored)) if @inputs.secure
       end
 
       # The allocator that reads a name; nil if none does, as for MALLOC_CONF if this jemalloc reads another variable.
