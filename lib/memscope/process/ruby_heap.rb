@@ -42,11 +42,7 @@ module Memscope
     # @api private
     # @return [String, nil] why memscope never compacts a heap of this Ruby; nil if it can
     def self.compaction_refusal(ruby = RUBY_VERSION)
-      return unless UNSAFE_TO_COMPACT.include?(ruby)
-
-      "GC.compact can crash Ruby #{ruby} (ruby/ruby#7081): upgrade to 3.1.4, 3.2.1 " \
-        "or newer; until then, only a restart returns the pages that compaction " \
-        "would empty"
+      Reasons.sentence([:compaction_crashes, ruby]) if UNSAFE_TO_COMPACT.include?(ruby)
     end
 
     # @return [Integer, nil] bytes of all pages, empty ones included if their number is known

@@ -97,12 +97,9 @@ module Memscope
         end
 
         def reasons_of(earlier, later)
-          reasons = earlier.reasons.merge(later.reasons).freeze
-          return reasons if earlier.started_at == later.started_at
-
-          { **reasons, started_at: "profiling was stopped and started again between " \
-                                   "the two profiles: older allocations count as " \
-                                   "freed" }.freeze
+          reasons = earlier.reasons.merge(later.reasons)
+          reasons[:started_at] = Reasons.sentence(:profile_restarted) unless earlier.started_at == later.started_at
+          reasons.freeze
         end
       end
     end

@@ -17,6 +17,7 @@ module Memscope
     class Leaks
       include Quantity
 
+      WORDS = Words.beside(__FILE__)
       ERRORS = 2
       # Fewer generations have no two halves to compare.
       GENERATIONS = 4
@@ -44,14 +45,8 @@ module Memscope
       def entries = @entries ||= profile.by(:line).select { |entry| exceeds?(entry) && grows?(entry) }
 
       def to_s
-        past = "grew past #{profile.objects? ? counted(@threshold, 'objects') : size(@threshold)}"
-        case verdict
-        when :too_early then "too early: the program ended within its warm-up (--warmup SECONDS)"
-        when :steady then "steady: no line #{past}"
-        else
-          "leak: #{entries.one? ? 'one line' : "#{entries.size} lines"} #{past}: " \
-          "#{entries.map { |entry| leak(entry) }.join('; ')}#{'; which is first is within the errors' if tied?}"
-        end
+        WORDS.fill(verdict, number: entries.one? ? "one line" : "#{entries.size} lines", threshold: amount(@threshold),
+                            lines: entries.map { |entry| leak(entry) }.join("; "), tie: (WORDS[:tie] if tied?))
       end
 
       private
@@ -80,11 +75,13 @@ module Memscope
 
       def leak(entry)
         (place,), *others = entry.callers
-        holder = profile.holder(entry)&.to_s(unicode: false)
-        "#{profile.local(entry.to_s)} by #{profile.objects? ? counted(kept(entry), 'objects') : size(kept(entry))}" \
-          "#{" (#{entry.native})" if entry.native}#{", called from #{profile.local(place)}" if place}" \
-          "#{" and #{counted(others.size, 'other lines')}" if others.any?}#{", held by #{holder}" if holder}"
+        ["#{profile.local(entry.to_s)} by #{amount(kept(entry))}", (" (#{entry.native})" if entry.native),
+         (WORDS.fill(:called, place: profile.local(place)) if place),
+         (" and #{counted(others.size, 'other lines')}" if others.any?),
+         profile.holder(entry)&.then { |holder| WORDS.fill(:held, holder: holder.to_s(unicode: false)) }].join
       end
+
+      def amount(number) = profile.objects? ? counted(number, "objects") : size(number)
     end
   end
 end

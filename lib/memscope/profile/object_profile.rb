@@ -63,8 +63,7 @@ module Memscope
         slow = snapshot.reasons[:overhead]
         warn "memscope: objects_profile: #{slow}" if slow
       rescue StandardError => e
-        warn "memscope: objects_profile: objects are not profiled in process " \
-             "#{Process.pid}: #{e.message}"
+        warn "memscope: objects_profile: objects are not profiled in process #{Process.pid}: #{e.message}"
       end
 
       # @return [Profile] of the sampled objects that no garbage collection has found dead

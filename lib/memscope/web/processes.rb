@@ -214,8 +214,8 @@ module Memscope
       # @return [Object] what the block returns, or without a block the profile, possibly some seconds old
       # @raise [HttpError] if there is none, or the process does not answer
       def kept_profile(profiler, place, state, *form)
-        none = "No #{profiler.name.tr('_', ' ')} was started in #{place}."
-        raise HttpError.new(404, none) unless state[:session]&.positive?
+        found = state[:session]&.positive?
+        raise HttpError.of(404, :no_profile, name: profiler.name.tr("_", " "), place: place) unless found
 
         profile = lambda do
           fetch(:profile, profiler, place.pid, state) { call(place, :"#{profiler}_snapshot") }
