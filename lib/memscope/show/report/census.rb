@@ -82,8 +82,9 @@ module Memscope
 
       def lede
         objects, slots, all = TOTALS.map { |name| @reading[name].change }
-        ["  in #{format('%.1f', @reading.seconds)} s: #{signed(objects)} objects, " \
-         "#{signed_mebibytes(slots)} MiB in slots, #{signed_mebibytes(all)} MiB in all"]
+        growth = text(:grown_objects, seconds: format("%.1f", @reading.seconds), objects: signed(objects),
+                                      slots: signed_mebibytes(slots), all: signed_mebibytes(all))
+        ["  #{growth}"]
       end
 
       def value(row, field) = field == :later_count ? row.part(:count)&.after.to_i : row.change_of(field)

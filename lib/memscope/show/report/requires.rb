@@ -27,10 +27,10 @@ module Memscope
       end
 
       def files
-        lazy = @reading.nodes.count(&:lazy?)
-        lazy = lazy.positive? && text(:lazy_files, number: count(lazy))
+        number = @reading.nodes.count(&:lazy?)
+        lazy = text(:lazy_files, number: count(number)) if number.positive?
         other = @reading.other_objects_bytes + @reading.other_malloc_bytes.to_i
-        say(:files, files: counted(@reading.nodes.size - 1, "files"), lazy: lazy || nil,
+        say(:files, files: counted(@reading.nodes.size - 1, "files"), lazy: lazy,
                     outside: size(@reading.nodes.first.bytes), other: size(other))
       end
 
