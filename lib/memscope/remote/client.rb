@@ -19,13 +19,11 @@ module Memscope
       attr_reader :why
 
       # @api private
-      def initialize(message, why)
-        super(message)
+      # @param text [Symbol, String] in client.words, or the message
+      def initialize(text, why, **figures)
+        super(text.is_a?(Symbol) ? WORDS.fill(text, figures) : text)
         @why = why
       end
-
-      # @api private
-      def self.of(text, why, **figures) = new(WORDS.fill(text, figures), why)
     end
 
     # The process could not answer, or this memscope does not understand the answer.
@@ -53,11 +51,11 @@ module Memscope
         socket, pid, uid = connect(path)
         return new(pid, path: path, timeout: timeout) if uid == owner && pid.positive?
 
-        raise Unreachable.of(:held_by_another_user, :untrusted, uid: uid, owner: owner, path: path)
+        raise Unreachable.new(:held_by_another_user, :untrusted, uid: uid, owner: owner, path: path)
       rescue Errno::EAGAIN
-        raise Unreachable.of(:queue_full, :busy, path: path)
+        raise Unreachable.new(:queue_full, :busy, path: path)
       rescue SystemCallError => e
-        raise Unreachable.of(:nobody_listens, :silent, path: path, error: e.class.new.message)
+        raise Unreachable.new(:nobody_listens, :silent, path: path, error: e.class.new.message)
       ensure
         socket&.close
       end
@@ -79,7 +77,7 @@ module Memscope
       def check_user(what, uid)
         return if [0, uid].include?(Process.euid)
 
-        raise Unreachable.of(:of_another_user, :foreign, what: what, uid: uid)
+        raise Unreachable.new(:of_another_user, :foreign, what: what, uid: uid)
       end
 
       private
@@ -240,7 +238,7 @@ module Memscope
 
     def too_slow = unreachable(:too_slow, :busy, seconds: @timeout)
 
-    def unreachable(text, why, **figures) = Unreachable.of(text, why, pid: @pid, **figures)
+    def unreachable(text, why, **figures) = Unreachable.new(text, why, pid: @pid, **figures)
 
     def failed(text, **figures) = Failed.new(WORDS.fill(text, pid: @pid, **figures))
 

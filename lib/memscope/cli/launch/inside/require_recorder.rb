@@ -118,9 +118,8 @@ module Memscope
 
         # The path of a file that was loaded: load looks in $LOAD_PATH, then in the working directory.
         def located(file)
-          file = file.respond_to?(:to_path) ? file.to_path : file.to_str
           paths = [*$LOAD_PATH, Dir.pwd].map { |directory| File.expand_path(file, directory) }
-          paths.find { |path| File.file?(path) } || file
+          paths.find { |path| File.file?(path) } || File.path(file)
         end
 
         # The files that the process has mapped.
