@@ -46,7 +46,7 @@ class GarbageTest < MemscopeTest
       assert_operator read["bound"], :>=, read["freed"], read
       assert_operator read["after"], :<, 2 * MEBIBYTE, read
       assert_operator read.dig("collected", "pause_us"), :positive?
-      assert_match(/How much of the live slots and of malloc memory is garbage is unknown; --gc/,
+      assert_match(/The amount of garbage in live slots and malloc memory is unknown\. --gc/,
                    read["text"].gsub(/\s+/, " "))
     end
   end

@@ -42,7 +42,7 @@ class SurvivorsTest < MemscopeTest
 
     assert_mebibytes 8, profile.survived_bytes, profile
     assert_mebibytes 24, profile.unjudged_bytes, profile
-    assert_match(/MiB of it survived a full GC; 2\d\.\d MiB was allocated since, and may be garbage/, text)
+    assert_match(/MiB of it survived a full GC, and 2\d\.\d MiB was allocated since, which may be garbage/, text)
     assert_operator text.index("keep"), :<, text.index("waste")
     assert_equal profile, Memscope::Profile.from_json(profile.to_json)
   end

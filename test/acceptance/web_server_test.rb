@@ -19,7 +19,7 @@ class WebServerTest < MemscopeTest
 
         assert_equal "403", response.code
         assert_equal "hello", server.get("/hello").body
-        assert_match(/refused: no access is configured; configure username and password/, server.log)
+        assert_match(/refused: no access is configured. Configure username and password/, server.log)
       end
     end
   end

@@ -39,7 +39,7 @@ class TuningTest < MemscopeTest
     tuning["arenas"].each { |decay| assert_equal [9000, 1000, 0, -1], times(decay) }
     again["arenas"].each { |decay| assert_equal [1000, 0, -1, -1], times(decay) }
     assert_equal [9000, 1000, 0, -1], times(tuning["new_arena_defaults"])
-    assert_equal "3 of 5 arenas are not in use yet; new arenas begin with new_arena_defaults",
+    assert_equal "3 of 5 arenas are not in use yet. New arenas begin with new_arena_defaults",
                  tuning["reasons"]["arenas"]
     assert_equal [[0] * 4, 0], [read, later]
   end

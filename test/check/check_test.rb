@@ -77,7 +77,7 @@ class CheckTest < MemscopeTest
     assert_match(/leaks_take_block/, grown.places.first.native) unless leak.name
 
     assert_equal 1000, check.warmup_iterations
-    assert_includes text, "warmup: 15000 tells"
+    assert_includes text, "use warmup: 15000 to tell"
   end
 
   # The counts of a round are those that were planted.

@@ -66,7 +66,7 @@ class CLIPidTest < MemscopeTest
              "call Memscope.listen in it"
     ran = memscope("report", "--pid", pid)
 
-    assert_equal [0, "memscope report: #{silent}; this is the kernel's view only\n"], [ran.status, ran.err]
+    assert_equal [0, "memscope report: #{silent}, so this is the kernel's view only\n"], [ran.status, ran.err]
     assert_match(/pid #{pid} seen from outside/, ran.out)
     assert_equal "external_process", JSON.parse(memscope("report", "--pid", pid, "--json").out)["kind"]
     [%w[report --deep], %w[report --arenas], %w[doctor], %w[purge]].each do |command|
@@ -84,7 +84,7 @@ class CLIPidTest < MemscopeTest
     end
     assert_fails(64, /\Amemscope report: --pid and --socket exclude each other$/,
                  "report", "--socket", path, "--pid", process.pid.to_s)
-    assert_fails(64, "memscope top: needs a terminal; instead, use memscope ps, or memscope report --pid N\n",
+    assert_fails(64, "memscope top: needs a terminal. Without one, use memscope ps, or memscope report --pid N\n",
                  "top", "--socket", path)
     process.stop
 

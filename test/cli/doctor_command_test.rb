@@ -38,7 +38,7 @@ class CLIDoctorTest < MemscopeTest
 
     assert_includes [0, 1], ran.status
     assert_match(/No problems found|warning/, ran.out)
-    assert_match(/\Amemscope doctor: this is the memscope process itself; .*\n\z/, ran.err)
+    assert_match(/\Amemscope doctor: this is the memscope process itself \(.*\n\z/, ran.err)
   end
 
   def test_json_to_a_file_and_since_it

@@ -11,7 +11,7 @@ class CLIDumpTest < MemscopeTest
     assert_equal [74, "memscope dump: --output #{File.expand_path(__FILE__)}: File exists; " \
                       "allowed: a file that does not exist yet, in a directory that can be written to"],
                  refused("dump", "-o", __FILE__, "--format", "objspace")
-    assert_match(/memscope dump: --output x.weird: of no known format; allowed: --format, .*\.heapsnapshot/,
+    assert_match(/memscope dump: --output x.weird: unknown format; allowed: --format, .*\.heapsnapshot/,
                  refused("dump", "-o", "x.weird").last)
   end
 
@@ -27,7 +27,7 @@ class CLIDumpTest < MemscopeTest
     Dir.mktmpdir("memscope") do |directory|
       File.write("#{directory}/heap.heapsnapshot", '{"snapshot":{')
       reads = "; allowed: the lines of ObjectSpace.dump_all or of memscope dump --format objspace"
-      { "heap.heapsnapshot" => "the dump could not be read: not in the documented form#{reads}; " \
+      { "heap.heapsnapshot" => "the dump could not be read: not in the documented form#{reads}. " \
                                "memscope writes heapsnapshot, but does not read it",
         "none" => "No such file or directory#{reads}" }.each do |name, why|
         assert_equal [74, "memscope heap: #{directory}/#{name}: #{why}"], refused("heap", "#{directory}/#{name}")

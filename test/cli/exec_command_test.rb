@@ -164,7 +164,7 @@ class ExecUsageTest < MemscopeTest
     { [] => /no command given; allowed: -- COMMAND/, %w[--] => /no command given/,
       %w[ruby] => /unexpected argument: ruby; allowed: --allocator NAME, .*-- COMMAND/,
       %w[--allocator=tcmalloc -- true] => /--allocator: given "tcmalloc", allowed: jemalloc, glibc, or the path of/,
-      %w[--allocator=glibc --conf=narenas:2 -- true] => /--conf is for jemalloc; glibc does not read it$/,
+      %w[--allocator=glibc --conf=narenas:2 -- true] => /--conf is for jemalloc, and glibc does not read it$/,
       %w[--conf=narenas:2 --conf prof:true -- true] => /--conf is given twice$/,
       %w[--allocator -- true] => /missing argument: --allocator; allowed: --allocator NAME/ }
       .each do |arguments, message|

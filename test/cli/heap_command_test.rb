@@ -14,7 +14,7 @@ class CLIHeapTest < MemscopeTest
 
     assert_match(/^ +\d\.\d  Shop::KEPT (?:→|->) Array, holding 9,000 Leaked$/, said)
     assert_match(/^ +\d\.\d +\d\.\d +9,000  Leaked$/, memscope("--pid", process.pid.to_s))
-    assert_match(/in a child; the child used [\d.]+ MiB/, said)
+    assert_match(/in a child, which used [\d.]+ MiB/, said)
     assert_operator said.lines.map { |line| line.chomp.length }.max, :<=, 80
     assert_match(/paths to Leaked \(9,000 objects\): 1 kind$/,
                  memscope("--pid", process.pid.to_s, "--paths-to", "Leaked"))

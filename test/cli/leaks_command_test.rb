@@ -22,7 +22,7 @@ class CLILeaksTest < MemscopeTest
     assert_match(/^  Each of the last 50 requests added \+1\.\d objects/, ran.out)
     assert_match(/^  Leak: memory grows in each .*:\n\n  \+1 Kept per request \(10, 10, 10, 10, 10\)$/, ran.out)
     assert_match(/^    allocated at .*\.ru:\d+: 20 are left.*\n    held by .*Proc at .*\.ru:\d+ .* Kept$/, ran.out)
-    assert_match(/It is a leak, or a cache .*: --requests=1000\s+tells\./m, ran.out)
+    assert_match(/It is a leak, or a cache .*: use\s+--requests=1000\s+to\s+tell/m, ran.out)
   end
 
   def test_nothing_grows

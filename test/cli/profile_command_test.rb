@@ -80,7 +80,7 @@ class CLIProfileTest < MemscopeTest
       assert_equal [0, 8192, "true"], [status, change.rate_bytes, running?(process)]
       assert_includes 0.49..(took + 0.01), change.seconds, "of which both ends are cut to a ms"
       assert_equal ["-e", 1], [change.by(:line).first.path, change.by(:line).first.lineno]
-      assert_operator err, :start_with?, "memscope profile: process #{process.pid} is being profiled already: that "
+      assert_operator err, :start_with?, "memscope profile: process #{process.pid} is being profiled already. That "
       assert_read_back out
     end
   end
@@ -111,7 +111,7 @@ class CLIProfileTest < MemscopeTest
     status, out, err = profile("--objects", "--pid", process.pid.to_s, "--seconds=0.1", "--format=json")
 
     assert_equal [0, :objects], [status, Memscope::Profile.from_json(out).backend]
-    assert_match(/is being profiled already: that profile goes on as it was started/, err)
+    assert_match(/is being profiled already\. That profile continues unchanged/, err)
     process = listening("", env: { "MEMSCOPE_ACTIONS" => "0" })
     status, _out, err = profile("--objects", "--pid", process.pid.to_s)
 
@@ -207,7 +207,7 @@ class CLIProfileTest < MemscopeTest
     status, _out, err = profile("--pid", process.pid.to_s, "--seconds=0.1", "--backend=jemalloc")
 
     assert_equal 74, status
-    assert_match(/memscope exec --profile -- COMMAND`; or use the backend imports, which needs no settings$/, err)
+    assert_match(/memscope exec --profile -- COMMAND`, or use the backend imports, which needs no settings$/, err)
     assert_equal "false", running?(process)
   end
 

@@ -12,7 +12,7 @@ class CLIPurgeTest < MemscopeTest
 
     assert_equal 0, ran.status
     assert_match(/^ +– +[-\d.]+ +[-\d.]+ +[\d.]+  gc, which holds the GVL$/, ran.out)
-    assert_match(/\Amemscope purge: this is the memscope process itself; .*\n\z/, ran.err)
+    assert_match(/\Amemscope purge: this is the memscope process itself \(.*\n\z/, ran.err)
   end
 
   def test_purge_as_json_and_to_a_file

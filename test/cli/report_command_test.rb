@@ -12,7 +12,7 @@ class CLIReportTest < MemscopeTest
 
     assert_equal 0, ran.status
     assert_includes ran.out, "= RSS of this reading, to the byte"
-    assert_match(/\Amemscope report: this is the memscope process itself; .*\n\z/, ran.err)
+    assert_match(/\Amemscope report: this is the memscope process itself \(.*\n\z/, ran.err)
   end
 
   def test_report_as_json

@@ -32,7 +32,7 @@ class CLITopTest < MemscopeTest
     top = screen("--pid", process.pid.to_s)
     top.wait(/RSS$/)
     Process.kill(:KILL, process.pid)
-    top.wait(/RSS$.*^there is no process #{process.pid}; these are its last numbers$/m)
+    top.wait(/RSS$.*^there is no process #{process.pid}. These are its last numbers$/m)
     top.press("q")
 
     assert_left_clean(top, 0)
@@ -93,7 +93,7 @@ class CLITopTest < MemscopeTest
   def test_no_terminal
     ran = ChildProcess.run("exit Memscope::CLI.run(%w[top])", requires: ["memscope/cli/cli"])
 
-    assert_equal [64, "memscope top: needs a terminal; instead, use memscope ps, or memscope report --pid N\n"],
+    assert_equal [64, "memscope top: needs a terminal. Without one, use memscope ps, or memscope report --pid N\n"],
                  [ran.status.exitstatus, ran.err]
     ran = ChildProcess.run("exit Memscope::CLI.run(%w[top --every 0])", requires: ["memscope/cli/cli"])
 

@@ -55,7 +55,7 @@ class CLIWatchTest < MemscopeTest
     Process.kill(:INT, watch.pid)
     text = watch.read
 
-    assert_match(/the process keeps no history: it is read from here/, said.first)
+    assert_match(/the process keeps no history, so memscope reads it/, said.first)
     assert_match(/watch: Too early to tell: .* needs at least \d+ minutes more/, said.last)
     assert_match(/· pid #{process.pid}$.*^  Too early to tell: /m, text)
     assert_predicate Process.wait2(watch.pid).last, :success?

@@ -379,7 +379,7 @@ class DumpTest < MemscopeTest
     RUBY
 
     names.each do |reason, json|
-      assert_match(/are shown; if made from data/, reason)
+      assert_match(/are shown, and reveal data/, reason)
       refute_includes json, "canary content"
     end
     assert_includes names.first.last.scan(/CANARY\w+/), "CANARYCONST"

@@ -42,10 +42,10 @@ class DiagnosisTest < MemscopeTest
     unknown = { process_memory: { swap_bytes: nil } }
 
     { {} => [:none, true, "No problems found. RSS 188.0 MiB."],
-      garbage => [:incomplete, nil, /No problems found by \d+ checks; 1 could not be made/],
+      garbage => [:incomplete, nil, /No problems found by \d+ checks, but 1 could not be made/],
       { **garbage, snapshot: Charts.overdue } =>
-        [:garbage, nil, "No verdict yet: up to 192.0 MiB of what is in use may be garbage. RSS 188.0 MiB."],
-      unknown => [:incomplete, nil, /No problems found by \d+ checks; 1 could not be made/] }
+        [:garbage, nil, "No verdict yet: up to 192.0 MiB in use may be garbage. RSS 188.0 MiB."],
+      unknown => [:incomplete, nil, /No problems found by \d+ checks, but 1 could not be made/] }
       .each do |chart, (verdict, healthy, text)|
         diagnosis = diagnose(**chart)
 
@@ -110,7 +110,7 @@ class DiagnosisTest < MemscopeTest
 
     assert_equal [:too_early, :too_early, true], [grown.evidence.verdict.kind, grown.verdict, grown.healthy?]
     assert_match(/^  No verdict yet: memory has grown since the history began\. RSS 188\.0 MiB\.$/, grown.to_s)
-    assert_match(/since \d\d:\d\d\s+UTC, RSS changed by \+100\.0 MiB: malloc \+100\.0/, grown.to_s.gsub(/\s+/, " "))
+    assert_match(/Since \d\d:\d\d\s+UTC, RSS changed by \+100\.0 MiB: malloc \+100\.0/, grown.to_s.gsub(/\s+/, " "))
     assert_equal %i[too_early none], [still.evidence.verdict.kind, still.verdict]
   end
 

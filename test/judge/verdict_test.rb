@@ -46,7 +46,7 @@ class VerdictTest < MemscopeTest
     assert_includes verdict.eta_seconds_low..verdict.eta_seconds_high, 5 * 3600
     assert_match(/\ALeak of native memory: \+(39|4\d)\.\d MiB.h \(\d\d\.\d to \d\d\.\d\) for [45] hours /,
                  verdict.sentence)
-    assert_match(/; this alone reaches the limit of 1,024\.0 MiB in 5 hours \(\d hours to \d hours\)\.\z/,
+    assert_match(/, which alone reaches the limit of 1,024\.0 MiB in 5 hours \(\d hours to \d hours\)\.\z/,
                  verdict.sentence)
     assert_match(/; 824\.0\s+MiB\s+of\s+the\s+container's\s+1,024\.0\s+MiB\s+is\s+in\s+use\.$/, verdict.to_s)
   end
@@ -94,7 +94,7 @@ class VerdictTest < MemscopeTest
 
     assert_equal [:steady, nil, nil], [verdict.kind, verdict.layer, verdict.remedy]
     assert_operator verdict.detectable_bytes_per_hour, :<, 12 * MEBIBYTE
-    assert_match(/\ASteady: RSS is 20[23]\.\d MiB; growth above 1\d\.\d MiB.h would show\.\z/, verdict.sentence)
+    assert_match(/\ASteady: RSS is 20[23]\.\d MiB, and growth above 1\d\.\d MiB.h would show\.\z/, verdict.sentence)
   end
 
   def test_what_objects_hold_is_unknown
@@ -121,7 +121,7 @@ class VerdictTest < MemscopeTest
     assert_predicate forked, :unshared?
     assert_in_delta 1, forked.shares[:shared], 0.001
     assert_in_delta 60 * MEBIBYTE, forked.evidence[:unshared_bytes], 2 * MEBIBYTE
-    assert_match(/\AFilling: RSS does not grow; (59|60)\.\d MiB that was shared with the parent has become private\.\z/,
+    assert_match(/\AFilling: RSS does not grow, but (59|60)\.\d MiB shared with the parent has become private\.\z/,
                  forked.sentence)
     assert_equal forked, Memscope::Verdict.from_json(forked.to_json)
     assert_equal :steady, Histories.judge(6, &lost).kind

@@ -201,7 +201,7 @@ class MeasurementTest < MemscopeTest
 
     assert_equal 10, found.first["Hash"]
     refute_includes found.first, "Object"
-    assert_match(/\Aobjects that other threads allocated meanwhile are not counted \(1,23\d\)\z/, found.last)
+    assert_match(/\Aobjects that other threads allocated during the block are not counted \(1,23\d\)\z/, found.last)
   end
 
   # A thread that collects garbage frees that of all threads.
@@ -214,7 +214,7 @@ class MeasurementTest < MemscopeTest
     RUBY
 
     assert_equal [nil, 0], alone
-    assert_match(/\Acounts as freed what this thread's garbage/, beside.first)
+    assert_match(/\Acounts memory that this thread's garbage/, beside.first)
   end
 
   def test_a_measurement_within_another_is_refused
@@ -240,7 +240,7 @@ class MeasurementTest < MemscopeTest
       puts JSON.generate([refused, waiting.resume, measure.call { 6 }])
     RUBY
 
-    assert_match(/\Aa measurement is running in another fiber of this thread: it ends with its block/, found.first)
+    assert_match(/\Aa measurement is running in another fiber of this thread, which ends with its block/, found.first)
     assert_equal [5, 6], found.drop(1)
   end
 

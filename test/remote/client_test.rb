@@ -47,7 +47,7 @@ class ClientTest < MemscopeTest
     end
 
     assert_equal :silent, error.why
-    assert_match(%r{; if it listens, name its socket \(--socket PATH\), .* /proc/\d+/net/unix: Permission denied\z},
+    assert_match(%r{. If it listens, name its socket \(--socket PATH\), .* /proc/\d+/net/unix: Permission denied\z},
                  error.message)
   end
 

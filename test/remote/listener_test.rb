@@ -282,8 +282,9 @@ class ListenerTest < MemscopeTest
       begin; Memscope::Client.new(#{process.pid}).call(:rss); rescue Memscope::Client::Unreachable => e; puts e.message; end
     RUBY
 
-    assert_equal "Errno::EACCES\nprocess #{process.pid} is another user's (uid 0); only that user or root can ask it\n",
-                 ran.out, ran
+    refusal = "process #{process.pid} is another user's (uid 0): only that user or root can query it"
+
+    assert_equal "Errno::EACCES\n#{refusal}\n", ran.out, ran
 
     # The listener refuses another user even if the directory's mode lets that user in.
     FileUtils.chmod(0o777, [@directory, sockets, socket_of(process)])

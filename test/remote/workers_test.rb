@@ -158,7 +158,7 @@ class WorkersTest < MemscopeTest
       writer.send(good.sub('"samples":1', '"samples":"\xFF"').b, 0)
       told = eventually { cluster.read[5]&.reasons&.fetch(:at, nil) }
 
-      assert_match(/\Aits last report is not understood: /, told)
+      assert_match(/\Aits last report could not be understood: /, told)
       writer.send(good, 0)
       eventually { cluster.read[5]&.reasons == {} }
     end

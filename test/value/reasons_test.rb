@@ -61,8 +61,8 @@ class ReasonsTest < MemscopeTest
       ractor_ended_sampling: /stop the profile, and start one when no other Ractor is alive/,
       ractor_unnoticed: /cannot notice it in time/, cached_chunks_unmarked: /since 2\.34/,
       requires_transient: /get malloc memory only in or after a garbage collection/,
-      requires_lost: /of no file is too small by as much/, large_classes_rounded: /for large classes/,
-      data_by_slot: /such as Procs/, dump_with_some_names: /indexes and keys/, imports_taken: /stop its profile/ }
+      requires_lost: /total is too small by the same amount/, large_classes_rounded: /for large classes/,
+      data_by_slot: /such as Procs/, dump_with_some_names: /indexes or keys/, imports_taken: /stop its profile/ }
       .each { |id, text| assert_match text, Reasons::WORDS[id], id }
   end
 

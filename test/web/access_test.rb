@@ -33,12 +33,12 @@ class WebAccessTest < WebCase
     ["production", "staging", "", "Development", "development "].each do |name|
       app = application(rails_env: name)
 
-      assert_closed get("/", on: app), /no access is configured, and Rails\.env is #{name.inspect}; configure username/
+      assert_closed get("/", on: app), /no access is configured, and Rails\.env is #{name.inspect}\. Configure username/
     end
   end
 
   def test_closed_without_rails
-    assert_closed get("/", on: application(rails_env: nil)), /refused: no access is configured; configure username/
+    assert_closed get("/", on: application(rails_env: nil)), /refused: no access is configured\. Configure username/
   end
 
   def test_foreign_peers_are_refused
@@ -71,7 +71,7 @@ class WebAccessTest < WebCase
       "HTTP/1.0, HTTP/1.1" => %w[HTTP_VERSION], "" => %w[SERVER_PROTOCOL] }.each do |version, names|
       names.each do |name|
         assert_closed get("/", { name => version }, lint: false),
-                      /came through a proxy, by #{Regexp.escape(version.inspect)}; configure username/
+                      /came through a proxy, by #{Regexp.escape(version.inspect)}\. Configure username/
       end
     end
 

@@ -22,7 +22,7 @@ module Memscope
   #
   #   diagnosis = Memscope.doctor
   #   diagnosis.healthy?              # => false
-  #   diagnosis.first.title           # => "651.6 MiB is free inside malloc; a trim returns it"
+  #   diagnosis.first.title           # => "651.6 MiB is free inside malloc, and a trim returns it"
   #   diagnosis.first.remedy          # => "memscope purge --pid 4711 trim"
   #   puts diagnosis
   class Diagnosis < Reading

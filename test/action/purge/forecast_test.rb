@@ -135,7 +135,7 @@ class ForecastTest < MemscopeTest
     RUBY
 
     assert finished
-    assert_match(/a garbage collection in progress was finished; nothing else was changed/, text)
+    assert_match(/a garbage collection in progress was finished, and nothing else was changed/, text)
     assert_operator truth, :>, 50 * 1_048_576
     [least, most].each { |bound| assert_in_delta truth, bound, truth / 5, text }
   end
@@ -181,11 +181,11 @@ class HarmTest < MemscopeTest
   def test_what_is_left_out
     assert_nil left_out(200.0, 0)
     assert_nil left_out(1.0, 100_000)
-    assert_equal "left out: it would stop Ruby for about 210 ms; name it to run it", left_out(212.0, 0)
-    assert_equal "left out: it would make up to 60.0 MiB private, which other processes share now; name it to run it",
+    assert_equal "left out: it would stop Ruby for about 210 ms. Name it to run it", left_out(212.0, 0)
+    assert_equal "left out: it would make up to 60.0 MiB private, which other processes share now. Name it to run it",
                  left_out(20.0, 60 * MIB)
     assert_equal "left out: it would stop Ruby for about 3.9 s and make up to 60.0 MiB private, which other " \
-                 "processes share now; name it to run it", left_out(3_854.0, 60 * MIB)
+                 "processes share now. Name it to run it", left_out(3_854.0, 60 * MIB)
     assert_match(/stop Ruby for an unknown time and make an unknown amount of memory private/, left_out(nil, nil))
   end
 
@@ -293,7 +293,7 @@ class HarmTest < MemscopeTest
 
     assert_empty levers & %w[gc compact]
     assert_equal ["gc"], named
-    assert_equal "left out: it would stop Ruby for about 650 ms; name it to run it", left_out["gc"]
+    assert_equal "left out: it would stop Ruby for about 650 ms. Name it to run it", left_out["gc"]
     assert_match(/^ +[\d.]+ +[\d.]+  gc, which stops Ruby for about 650 ms$/, table)
     assert_match(/^  gc: left out: it would stop/, table)
   end

@@ -30,7 +30,7 @@ class CLITopSourceTest < MemscopeTest
   end
 
   def test_a_process_that_is_gone_is_over
-    assert_equal({ note: "it is gone; these are its last numbers", over: true }, read(ledger: unreachable(:gone)))
+    assert_equal({ note: "it is gone. These are its last numbers", over: true }, read(ledger: unreachable(:gone)))
   end
 
   def test_a_process_that_does_not_listen_has_the_kernels_view

@@ -16,7 +16,7 @@ class DoctorAdviceTest < MemscopeTest
         assert_found(:warning, id, malloc: malloc, ledger: { garbage_max_bytes: bytes })
       end
 
-      assert_match(/\AUp to 40\.0 MiB of what is in use may be garbage\. A collection may free/,
+      assert_match(/\AUp to 40\.0 MiB in use may be garbage\. A collection may free/,
                    unjudged.unrecoverable_reason)
       assert_match(/\Amemscope doctor --pid \d+ --gc\n#{remedy}/, unjudged.remedy)
       assert_match(/\Athe first command takes a full GC/, unjudged.remedy_cost)
@@ -49,8 +49,8 @@ class DoctorAdviceTest < MemscopeTest
     few = { "Vips::Image" => [50, 90], "Store" => [1, 3] }
     objects = { census_seconds: 60.0,
                 unsized: few.map { |name, (before, after)| Memscope::Diff.row(name, before: before, after: after) } }
-    sentence = "Between the last two censuses came 40 Vips::Image, 2 Store: Ruby does not know how much memory such " \
-               "objects hold. `memscope heap --pid 7 --paths-to CLASS` shows what keeps them."
+    sentence = "Between the last two censuses, 40 Vips::Image, 2 Store were added, whose memory Ruby cannot measure. " \
+               "`memscope heap --pid 7 --paths-to CLASS` shows what retains them."
     grown = later(earlier, malloc: Charts.glibc(untracked: 60), objects: objects)
 
     assert_includes finding(grown, :native_growth).explanation, sentence

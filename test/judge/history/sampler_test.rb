@@ -167,8 +167,8 @@ class HistorySamplerTest < MemscopeTest
 
     assert_equal ["too_early", nil, "too_early", "malloc"], [soon[0], soon[2], later[0], later[2][0]]
     assert_operator [soon[1], later[1], later[2][1]].min, :>, size * 9 / 10
-    assert_match(/; meanwhile RSS changed by \+\d+\.\d MiB\.\z/, soon[3])
-    assert_match(/; since \d\d:\d\d UTC, RSS changed by \+\d+\.\d MiB: malloc \+\d+\.\d/, later[3])
+    assert_match(/. So far, RSS changed by \+\d+\.\d MiB\.\z/, soon[3])
+    assert_match(/\. Since \d\d:\d\d UTC, RSS changed by \+\d+\.\d MiB: malloc \+\d+\.\d/, later[3])
   end
 
   # Such walks may fork.

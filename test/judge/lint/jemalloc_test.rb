@@ -125,7 +125,7 @@ class LintJemallocTest < MemscopeTest
   def test_pages_that_are_never_given_back
     reading = taking(taken(narenas: 2, dirty_decay_ms: -1))
 
-    assert_problem reading, :never_returned, /dirty_decay_ms: .*for ever/
+    assert_problem reading, :never_returned, /dirty_decay_ms: .*forever/
     assert_equal "MALLOC_CONF=narenas:2,dirty_decay_ms:10000", reading.recommended
     reading = taking(taken(muzzy_decay_ms: 600_000, narenas: 2), memory_limit_bytes: 1 << 30)
 
@@ -139,7 +139,7 @@ class LintJemallocTest < MemscopeTest
     setting = reading.find { |each| each.name == "dirty_decay_ms" }
 
     assert_equal [-1, "mallctl"], [setting.value, setting.source]
-    assert_problem reading, :never_returned, /for ever/
+    assert_problem reading, :never_returned, /forever/
   end
 
   def test_arenas_against_threads_and_cpus
@@ -190,7 +190,7 @@ class LintJemallocTest < MemscopeTest
     text = jemalloc(options: { narenas: 2 }).to_s
 
     assert_match(/^    Memscope\.tune\(background_thread: true\)$/, text)
-    assert_match(/No problems found.*apart from what Memscope\.tune sets/m, text.split.join(" "))
+    assert_match(/No problems found.*apart from the settings of Memscope\.tune/m, text.split.join(" "))
   end
 
   def test_background_threads_of_the_link

@@ -12,7 +12,7 @@ class LintSettingsCheckTest < MemscopeTest
 
   def test_jemallocs_under_glibc
     reading = glibc({ MALLOC_CONF: "narenas:2" }, threads: 1)
-    problem = assert_problem(reading, :other_allocator, /jemalloc reads it, but glibc serves malloc;/)
+    problem = assert_problem(reading, :other_allocator, /jemalloc reads it, but glibc serves malloc\. memscope/)
 
     assert_equal "memscope exec -- COMMAND", problem.replacement
     reading = glibc({ MALLOC_CONF: "narenas:2" }, others: [IDLE.dup])
@@ -38,7 +38,7 @@ class LintSettingsCheckTest < MemscopeTest
   def test_what_is_preloaded_and_not_there
     library = { LD_PRELOAD: "/opt/libjemalloc.so.2" }
     problem = assert_problem(glibc(environment_variables: library), :preload_without_effect,
-                             /\ALD_PRELOAD names jemalloc, but glibc serves malloc: /)
+                             /\ALD_PRELOAD names jemalloc, but glibc serves malloc\. The dynamic/)
 
     assert_equal "memscope exec -- COMMAND", problem.replacement
     [glibc(environment_variables: library, others: [PRIVATE.dup]), jemalloc(environment_variables: library),

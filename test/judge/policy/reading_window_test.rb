@@ -8,7 +8,7 @@ class PolicyReadingWindowTest < MemscopeTest
   include Decided
 
   def test_a_load_wave_does_not_last_long_enough
-    assert_none(/above the soft limit, 80 %, for 8 readings over 210 s; needed: 5 readings over \d+ s/,
+    assert_none(/above the soft limit, 80 %, for 8 readings over 210 s \(needed: 5 readings over \d+ s\)/,
                 decide(([1500] * 12) + ([1700] * 8), workers: FAT))
     assert_none(/below the soft limit/, decide(([1700] * 19) + [1590], workers: FAT))
   end

@@ -20,8 +20,8 @@ class VerdictSentenceTest < MemscopeTest
     assert_equal [:too_early, 1], [verdict.kind, verdict.evidence[:points]]
     assert_in_delta 55 * 60, verdict.needs_seconds, 1
     assert_equal "Too early to tell: one value so far, needs at least 55 minutes more " \
-                 "(until #{ready(verdict)} UTC); growth is called a leak once it has lasted for 2 hours; " \
-                 "since #{began(verdict)} UTC, RSS changed by +2.7 MiB: malloc +2.7.", verdict.sentence
+                 "(until #{ready(verdict)} UTC), and growth is called a leak once it has lasted for 2 hours. " \
+                 "Since #{began(verdict)} UTC, RSS changed by +2.7 MiB: malloc +2.7.", verdict.sentence
   end
 
   # A value is of five minutes of the clock: a history of three minutes has none, one of seven has one.
@@ -51,7 +51,7 @@ class VerdictSentenceTest < MemscopeTest
     assert_equal :too_early, verdict.kind
     assert_equal 1800, verdict.needs_seconds
     assert_includes verdict.sentence, "Too early to tell: 6 values over 25 minutes, needs at least 30 minutes more " \
-                                      "(until #{ready(verdict)} UTC); "
+                                      "(until #{ready(verdict)} UTC), and growth "
     assert_nil verdict.detectable_bytes_per_hour
     assert_includes File.read(File.join(ChildProcess::ROOT, "ext/memscope/engine/trend/verdict.h")),
                     "#define MEMSCOPE_PERSISTENCE_HOURS 2.0\n"

@@ -55,7 +55,7 @@ class CompactionForecastTest < MemscopeTest
 
   def test_garbage_widens_the_range_until_it_is_none
     assert_equal [890, 975], pages(ruby: "3.3.8", old_objects: 10_000, collected: false)
-    assert_match(/\A290000 of 300000 live slots may be garbage; collect garbage first\z/,
+    assert_match(/\A290000 of 300000 live slots may be garbage, so collect garbage first\z/,
                  reason(ruby: "3.3.8", live: 300_000, compactable: 250, old_objects: 10_000, collected: false))
   end
 

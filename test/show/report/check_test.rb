@@ -33,8 +33,8 @@ class CheckPageTest < MemscopeTest
       +1 Order per iteration (100, 100, 100, 100, 100)
         held by KEPT -> Array -> Order
 
-      It is a leak, or a cache that is still filling: warmup: 10000 tells. To
-        allow it: ignore: ["Order"], or max: 1.
+      It is a leak, or a cache that is still filling: use warmup: 10000 to tell
+        them apart. To allow it: ignore: ["Order"], or max: 1.
 
       unavailable or approximate:
         malloc_bytes: unreadable
@@ -61,7 +61,7 @@ class CheckPageTest < MemscopeTest
     assert_match(/^ +1,000 +60,010 +2\.3 +- +30\.0$/, text)
     assert_match(/^  Each of the last 500 requests added \+0\.0 objects, slots \+1 B, malloc -, RSS$/, text)
     assert_match(/^    held by KEPT -> Array -> Order$/, text)
-    assert_match(/still filling: --requests=10000\s+tells\./, text)
+    assert_match(/still filling:\s+use\s+--requests=10000\s+to\s+tell\s+them\s+apart\./, text)
     assert_match(/^    malloc_bytes: unreadable$/, text)
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
   end

@@ -15,15 +15,16 @@ class FindingsPageTest < MemscopeTest
     assert_match(/^  WARNING  jemalloc keeps 100\.0 MiB of freed pages/, text)
     assert_match(/^           > memscope purge --pid \d+ purge$/, text)
     assert_match(/^           > Memscope\.tune\(background_thread: true\)$/, text)
-    assert_match(/^           Up to 10\.0 MiB of what is in use may be garbage\. A collection/, text)
+    assert_match(/^           Up to 10\.0 MiB in use may be garbage\. A collection/, text)
   end
 
   def test_after_a_collection
     collected = { pause_us: 40_000, returned_bytes: mebibytes(30), unshared_bytes: mebibytes(5) }
 
     assert_includes diagnose(ledger: { collected: collected }).to_s,
-                    "Garbage was collected first, in 40 ms; RSS fell by 30.0 MiB; 5.0 MiB is no"
-    assert_includes diagnose(ledger: { collected: { **collected, returned_bytes: 0 } }).to_s, "; RSS did not change; 5"
+                    "Garbage was collected first, in 40 ms, RSS fell by 30.0 MiB, and 5.0 MiB is\n    no longer"
+    assert_includes diagnose(ledger: { collected: { **collected, returned_bytes: 0 } }).to_s,
+                    ", RSS did not change, and 5"
     refute_match(/no longer shared/, diagnose(ledger: { collected: { **collected, unshared_bytes: 4_096 } }).to_s)
   end
 

@@ -101,7 +101,7 @@ class HeapGraphReportTest < MemscopeTest
     strings = { count: 9, bytes: 900, duplicate_count: 4, saved_bytes: 2 * MEBIBYTE,
                 duplicates: [{ name: "String", length: 300, count: 5, saved_bytes: 2 * MEBIBYTE }] }
 
-    assert_match(/2\.0 +5  String of 300 B\n  4 of 9 Strings are duplicates of others; the duplicates take 2\.0 MiB/,
+    assert_match(/2\.0 +5  String of 300 B\n  4 of 9 Strings are duplicates of others, which take 2\.0 MiB/,
                  text(graph(strings: strings)))
   end
 end

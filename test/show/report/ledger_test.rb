@@ -44,8 +44,8 @@ class LedgerPageTest < MemscopeTest
       text(rows: rows.call(detail), garbage_max_bytes: 21 << 20).gsub(/\s+/, " ")
     end
 
-    assert_includes known, "Up to 21.0 MiB of live slots and of malloc memory in use, resident or not, may be garbage;"
-    assert_includes unknown, "How much of the live slots and of malloc memory is garbage is unknown; --gc (gc: true)"
+    assert_includes known, "Up to 21.0 MiB of live slots and of malloc memory in use, resident or not, may be garbage."
+    assert_includes unknown, "The amount of garbage in live slots and malloc memory is unknown. --gc (gc: true)"
   end
 
   def test_a_bound_that_prints_like_the_known_garbage_is_not_printed
@@ -55,15 +55,15 @@ class LedgerPageTest < MemscopeTest
       text(rows: rows, garbage_max_bytes: most).gsub(/\s+/, " ")
     end
 
-    assert_includes close, "20.0 MiB of live slots and of malloc memory in use, resident or not, is garbage; --gc"
-    assert_includes far, "is garbage, and up to 25.0 MiB may be; --gc"
+    assert_includes close, "20.0 MiB of live slots and of malloc memory in use, resident or not, is garbage. --gc"
+    assert_includes far, "is garbage, and up to 25.0 MiB may be. --gc"
   end
 
   def test_a_wide_bound_on_garbage_is_not_printed
     wide = text(rows: [Bodies.row(:malloc, "malloc", 100)], garbage_max_bytes: 41 << 20).gsub(/\s+/, " ")
 
     refute_includes wide, "41.0"
-    assert_includes wide, "How much of the live slots and of malloc memory is garbage is unknown; --gc (gc: true) " \
+    assert_includes wide, "The amount of garbage in live slots and malloc memory is unknown. --gc (gc: true) " \
                           "collects it first."
   end
 
@@ -73,8 +73,8 @@ class LedgerPageTest < MemscopeTest
     said = text(rows: [Bodies.row(:malloc, "malloc (glibc)", 210, detail: detail)]).gsub(/\s+/, " ")
 
     assert_includes said, "malloc (glibc) jit metadata 87.0 MiB"
-    assert_includes said, "Ruby objects account for 110.0 MiB, Ruby's just-in-time compiler for at least 87.0 MiB; " \
-                          "3.0 MiB is untracked"
+    assert_includes said, "Ruby objects account for 110.0 MiB, Ruby's just-in-time compiler for at least 87.0 MiB. " \
+                          "The other 3.0 MiB is untracked"
   end
 
   # Objects that report too much: a rest is never negative.
@@ -102,7 +102,7 @@ class LedgerPageTest < MemscopeTest
 
     assert_includes said, "Ruby says            160.0 MiB   10.0 in live slots, 150.0 held through malloc"
     assert_includes said, "The difference        60.0 MiB"
-    assert_includes said, "Of 200.0 MiB allocated through malloc, Ruby objects account for 150.0 MiB;"
+    assert_includes said, "Of 200.0 MiB allocated through malloc, Ruby objects account for 150.0 MiB.\n"
   end
 
   def test_what_a_trim_returns_stands_with_the_row_it_comes_from
@@ -151,7 +151,7 @@ class LedgerPageTest < MemscopeTest
 
     assert_includes unverified, "malloc (jemalloc)     unverified\n"
     assert_includes unverified.gsub(/\s+/, " "),
-                    "unverified: malloc (jemalloc) has 2,101,248 B, but mallinfo2 hblkhd says 2,097,152 B (+4,096 B)"
+                    "unverified: malloc (jemalloc) has 2,101,248 B, but mallinfo2 hblkhd has 2,097,152 B (+4,096 B)"
     assert_includes unverified, "1 of 2 checks passed"
   end
 
@@ -163,7 +163,7 @@ class LedgerPageTest < MemscopeTest
   def test_an_allocator_without_proof_says_so
     unproved = text(allocator: Bodies.allocator(name: :unknown, version: nil, proved: false, proof: "nobody knows it"))
 
-    assert_includes unproved, "what serves malloc is unknown"
+    assert_includes unproved, "which allocator serves malloc is unknown"
     assert_includes unproved, "malloc: nobody knows it"
   end
 

@@ -29,7 +29,7 @@ class ProcessesPageTest < MemscopeTest
     assert_match(/^ *all +29,997\.0 +29,997\.0$/, text)
     assert_match(/others +\S* ?RSS$/, text)
     assert_match(/^  worker 12: at: no report for 99 s$/, text)
-    assert_includes text.gsub(/\s+/, " "), "the oldest is that of master, from 00:00:00 UTC."
+    assert_includes text.gsub(/\s+/, " "), "the oldest of which is that of master, from 00:00:00 UTC."
     assert_predicate Memscope::Report.render(read, unicode: false), :ascii_only?
   end
 

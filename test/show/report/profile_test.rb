@@ -29,9 +29,9 @@ class ProfileReportTest < MemscopeTest
     assert_includes said, "129.0 MiB (+-8.0 MiB) allocated in the last 60 seconds is still live, estimated " \
                           "from 258 samples."
     assert_includes said, "On average, GOT hooks (imports) took one sample per 0.5 MiB allocated."
-    assert_includes said, "+- is one standard error; the true value lies within three of them 99.7 % of the time."
+    assert_includes said, "+- is one standard error. The true value lies within three of them 99.7 % of the time."
     assert_includes said, "The samples account for 97 % of the growth in the allocator's own count."
-    assert_includes said, "1,234 samples took 18 ms and 1.0 MiB for tables; profiling is running."
+    assert_includes said, "1,234 samples took 18 ms and 1.0 MiB for tables. Profiling is still running."
   end
 
   # After a collection (--gc), nobody is told to collect.
@@ -53,7 +53,7 @@ class ProfileReportTest < MemscopeTest
                           reasons: { coverage: "it grew by too little", allocated_bytes: "not counted" }))
 
     assert_includes said, "On average, jemalloc's profiler took one sample"
-    assert_includes said, "profiling has stopped. 3 samples had no room and are missing. Missed 1 free of"
+    assert_includes said, "Profiling has stopped. 3 samples had no room and are missing. Missed 1 free of"
     assert_includes said, "Sampling itself adds 4.0 MiB to jemalloc's active bytes."
     assert_includes said, "coverage: it grew by too little"
     refute_includes said, "not counted"
@@ -199,8 +199,8 @@ class ProfileReportTest < MemscopeTest
   def test_calls_that_the_backend_does_not_see
     said = grown(allocator_grown_bytes: 31 << 20, rss_grown_bytes: 36 << 20)
 
-    assert_includes said, "Memory in use in malloc grew by 31.0 MiB while the profile ran; the samples account for " \
-                          "4.0 MiB. The rest was allocated by calls that the backend imports misses: through FFI"
+    assert_includes said, "Memory in use in malloc grew by 31.0 MiB while the profile ran, but the samples account " \
+                          "for 4.0 MiB. The rest was allocated by calls that the backend imports misses: through FFI"
     refute_includes said, "RSS grew"
     refute_includes grown(allocator_grown_bytes: 5 << 20), "does not see"
     # Six samples are expected of 3 MiB, and none can be chance.
@@ -226,7 +226,8 @@ class ProfileReportTest < MemscopeTest
     later = { **earlier, allocator_grown_bytes: 34 << 20, rss_grown_bytes: 286 << 20 }
     said = unwrapped(Profiles.profile(later).growth_since(Profiles.profile(earlier)))
 
-    assert_includes said, "Memory in use in malloc grew by 30.0 MiB while the profile ran; the samples account for 0 B."
+    assert_includes said, "Memory in use in malloc grew by 30.0 MiB while the profile ran, but the samples account " \
+                          "for 0 B."
     assert_includes said, "RSS grew by 280.0 MiB while the profile ran, and memory in use in malloc by 30.0 MiB"
   end
 

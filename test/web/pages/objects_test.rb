@@ -78,7 +78,7 @@ class WebObjectsTest < WebCase
 
     assert_match(/paths to WebObjectsTest::Planted \(3,000 objects\): 1 kind\b/, shown)
     assert_match(/WebObjectsTest::HELD → Array ×2 → WebObjectsTest::Planted \(3,000 alike\)/, shown)
-    assert_match(/[\d,]+ of [\d,]+ Strings are duplicates of others; the duplicates take [\d.]+ [KM]iB/, shown)
+    assert_match(/[\d,]+ of [\d,]+ Strings are duplicates of others, which take [\d.]+ [KM]iB/, shown)
     refute_includes shown, "text 1 "
   end
 

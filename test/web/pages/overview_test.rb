@@ -90,8 +90,9 @@ class WebOverviewTest < WebCase
     garbage = { ledger: { garbage_max_bytes: 192 << 20 },
                 snapshot: { gc: { **Charts.snapshot(Charts.glibc)[:gc], oldmalloc_increase_bytes: 65 << 20 } } }
     { {} => ["✓ No problems found", "No problems found. RSS 188.0 MiB."],
-      garbage => ["● No verdict yet: collect garbage first", "No verdict yet: up to 192.0 MiB of what is in use"],
-      { process_memory: { swap_bytes: nil } } => ["● No problems found, but not all was checked", "could not be made"],
+      garbage => ["● No verdict yet: collect garbage first", "No verdict yet: up to 192.0 MiB in use"],
+      { process_memory: { swap_bytes: nil } } =>
+        ["● No problems found, but some checks could not be made", "could not be made (see below)"],
       { verdict: Histories.judge(0.1) { |hour| { malloc: hour < 0.05 ? 0 : 100 } } } =>
         ["● No verdict yet: memory has grown", "No verdict yet: memory has grown since the history began."],
       { ledger: { rows: [], rss_bytes: nil, source: :none, held_by_objects_bytes: nil } } =>

@@ -188,8 +188,8 @@ class DoctorRowsRulesTest < MemscopeTest
     grown = between({ **before, malloc: Charts.glibc(untracked: 2) }, { **now, malloc: Charts.glibc(untracked: 42) })
 
     assert_includes grown.find { |one| one.id == :native_growth }.explanation,
-                    "100 threads came meanwhile, each of which holds memory in malloc: `memscope heap --pid 7 " \
-                    "--paths-to Thread`."
+                    "In this time, 100 threads were created, each of which holds memory in malloc: `memscope heap " \
+                    "--pid 7 --paths-to Thread`."
   end
 
   def test_memory_that_is_kept_free
@@ -236,8 +236,8 @@ class DoctorRowsRulesTest < MemscopeTest
       { process_memory: { uss_bytes: mebibytes(uss) }, snapshot: { gc: { count: 40, major_gc_count: number } } }
     end
 
-    assert_includes between(*parts).first.explanation, "2 full GCs ran meanwhile. A GC that makes an object old " \
-                                                       "writes to it; `Process.warmup` before the fork,"
+    assert_includes between(*parts).first.explanation, "In this time, 2 full GCs ran. A GC that makes an object old " \
+                                                       "writes to it. `Process.warmup` before the fork,"
   end
 
   def test_a_compaction_makes_shared_memory_private
@@ -245,6 +245,6 @@ class DoctorRowsRulesTest < MemscopeTest
       { process_memory: { uss_bytes: mebibytes(uss) }, snapshot: { gc: { major_gc_count: 8, compact_count: number } } }
     end
 
-    assert_includes between(*parts).first.explanation, "1 compaction ran meanwhile. A compaction moves objects"
+    assert_includes between(*parts).first.explanation, "In this time, 1 compaction ran. A compaction moves objects"
   end
 end

@@ -66,7 +66,7 @@ class DoctorJemallocRulesTest < MemscopeTest
     assert_equal [mebibytes(100), mebibytes(80)], [unsure.affected_bytes, unsure.evidence[:least_resident_bytes]]
     assert_equal "jemalloc keeps up to 100.0 MiB of freed pages", unsure.title
     assert_match(/\AUp to \d+ % of RSS is dirty pages: /, unsure.explanation)
-    assert_match(/\. Some were never written to; at least 80\.0 MiB in all is resident\.\z/, unsure.explanation)
+    assert_match(/\. Some were never written to, but at least 80\.0 MiB in all is resident\.\z/, unsure.explanation)
   end
 
   def test_dirty_pages_of_which_none_is_known_to_be_resident

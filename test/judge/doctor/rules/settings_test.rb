@@ -28,7 +28,7 @@ class DoctorSettingsRulesTest < MemscopeTest
     ruby = { background_thread: { replacement: "Memscope.tune(background_thread: true)" } }
     setting = { debugging: { replacement: "MALLOC_CONF=junk:false" } }
 
-    { ruby => "takes effect at once", setting => "requires a restart",
+    { ruby => "takes effect immediately", setting => "requires a restart",
       { **ruby, **setting } => "requires a restart, except for the Ruby code" }.each do |problems, cost|
       assert_equal cost, assert_found(:warning, :harmful_settings, problems: problems).remedy_cost
     end
