@@ -44,7 +44,7 @@ class WebObjectsTest < WebCase
     shown = page("/objects").body
     graph = Memscope::HeapGraph.from_json(page("/heap.json").body)
 
-    [taken, shown].each { |body| assert_match(/held by .*Find who holds.*retained by one object/m, body) }
+    [taken, shown].each { |body| assert_match(/held by .*Find what retains.*retained by one object/m, body) }
     assert_equal Process.pid, graph.pid
     assert_includes shown, "The last fork stopped Ruby for"
     assert_equal (graph.reasons.keys - [:names]).map { |id| id.name.tr("_", " ") },
