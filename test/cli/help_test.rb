@@ -61,7 +61,7 @@ class HelpTest < MemscopeTest
     purge = help("purge")
 
     assert_includes purge, "in this order:\n#{Memscope::Purge::LEVERS.join(', ')}."
-    assert_includes purge.tr("\n", " "), "stop Ruby for at most #{Memscope::Purge::LONGEST_PAUSE_MS} ms"
+    assert_includes purge.tr("\n", " "), "stop Ruby for at most #{Memscope::Purge::MAX_PAUSE_MS} ms"
   end
 
   private

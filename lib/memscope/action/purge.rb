@@ -7,7 +7,7 @@ module Memscope
   # Returns memory to the kernel and measures how much, for Memscope.purge.
   #
   # A purge that names no levers runs those of the allocator. It runs :gc and :compact only if they are predicted to
-  # stop Ruby for no more than LONGEST_PAUSE_MS each, and if no other process shares pages of Ruby's heap. The result
+  # stop Ruby for no more than MAX_PAUSE_MS each, and if no other process shares pages of Ruby's heap. The result
   # says which levers were left out, and why.
   #
   # The levers, in the order in which they run, so that each leaves more for the later levers to return:

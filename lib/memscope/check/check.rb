@@ -41,14 +41,14 @@ module Memscope
     # How many requests can be made: ten a round or more.
     REQUESTS = (100..1_000_000)
     # Seconds in which timers release their objects: five are usual for timers that send buffers.
-    PAUSE = 6
+    SETTLE_SECONDS = 6
     # Bytes of a number in an Array.
     ELEMENT_BYTES = 8
     # Bytes that a few buffers may take in any application, in total.
     NOISE_BYTES = 2048
     # Allows one check at a time in this process: the growth of another check's block would count in both.
     LOCK = Monitor.new
-    private_constant :PAUSE, :ELEMENT_BYTES, :NOISE_BYTES, :LOCK
+    private_constant :SETTLE_SECONDS, :ELEMENT_BYTES, :NOISE_BYTES, :LOCK
 
     require_relative "allocations"
     require_relative "application"
@@ -111,7 +111,7 @@ module Memscope
 
         application = Application.new(target, path)
         options = Options.new({ iterations: requests.fdiv(ROUNDS).ceil, runs: RUNS, warmup: 0, in: :process },
-                              rounds: ROUNDS, pause: PAUSE)
+                              rounds: ROUNDS, pause: SETTLE_SECONDS)
         of(options, application, ran_in: :process, **application.to_h, &progress)
       end
 

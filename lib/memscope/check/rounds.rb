@@ -17,7 +17,7 @@ module Memscope
       QUIET = 2
       # If less than this share of some growth is left, something was released: the difference that a second count
       # alone makes is smaller.
-      MOST = 0.9
+      MAX_LEFT_SHARE = 0.9
       NUMBERS = Point.fields.map(&:name).freeze
 
       # `grown` has the growth of a class, of ALL or of MALLOC in each of the last rounds.
@@ -111,7 +111,7 @@ module Memscope
         later = count
         left = @grown.to_h do |name, growth|
           share = share_left(name, mean(growth), later)
-          @released ||= share < MOST
+          @released ||= share < MAX_LEFT_SHARE
           [name, growth.map { |number| (number * share).round }]
         end
         @grown, @expired = left.partition { |_name, growth| @options.excessive?(mean(growth)) }.map(&:to_h)

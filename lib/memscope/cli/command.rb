@@ -211,7 +211,7 @@ module Memscope
       # @return [Reading, nil] nil if the option is not given
       def saved(kind, option)
         path = @given[option] or return
-        kind.from_json(File.read(path, Client::LONGEST_ANSWER).to_s)
+        kind.from_json(File.read(path, Client::MAX_ANSWER_BYTES).to_s)
       rescue Invalid, SystemCallError => e
         failure("#{dashed(option)} #{path}: #{e.is_a?(Invalid) ? e.as : e.class.new.message}")
       end

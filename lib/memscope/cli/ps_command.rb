@@ -9,11 +9,11 @@ module Memscope
       COLUMNS = %w[pid RSS PSS USS malloc listens verdict command].freeze
       UNITS = ["", "MiB", "MiB", "MiB", "", "", "", ""].freeze
       # The columns shown on a terminal narrower than ROOM.
-      FEW = [0, 1, 5, 7].freeze
+      NARROW_COLUMNS = [0, 1, 5, 7].freeze
       ROOM = 72
       # The verdicts of what comes first.
       GROWTH = %w[leak step filling].freeze
-      private_constant :COLUMNS, :UNITS, :FEW, :ROOM, :GROWTH
+      private_constant :COLUMNS, :UNITS, :NARROW_COLUMNS, :ROOM, :GROWTH
 
       private
 
@@ -30,7 +30,7 @@ module Memscope
       def text(entries, display)
         return "#{WORDS[:none_visible]}\n" if entries.empty?
 
-        shown = display.width < ROOM ? FEW : [0..]
+        shown = display.width < ROOM ? NARROW_COLUMNS : [0..]
         rows = [UNITS, *entries.map { |entry| cells(entry) }].map { |row| row.values_at(*shown) }
         page = Report::Page.new(**display.to_h)
         lines = page.listing(COLUMNS.values_at(*shown), rows, long: @out.tty? ? :wrap : :lines).to_a

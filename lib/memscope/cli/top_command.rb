@@ -11,8 +11,8 @@ module Memscope
       # The exit status that a shell reports after Ctrl-C.
       INTERRUPTED = 130
       # The largest share of time that readings may take.
-      SHARE = 0.1
-      private_constant :INTERRUPTED, :SHARE
+      MAX_TIME_SHARE = 0.1
+      private_constant :INTERRUPTED, :MAX_TIME_SHARE
 
       declare defaults: { every: 2.0 }
 
@@ -50,7 +50,7 @@ module Memscope
         until frame[:over]
           started = Clock.now
           yield frame = reading(source)
-          sleep([@given[:every], (Clock.now - started) / SHARE].max)
+          sleep([@given[:every], (Clock.now - started) / MAX_TIME_SHARE].max)
         end
       end
 

@@ -95,7 +95,7 @@ module Memscope
     }.freeze
 
     # Maximum bytes of a request.
-    LONGEST_REQUEST = 16 * 1024
+    MAX_REQUEST_BYTES = 16 * 1024
 
     # Options that collect garbage. That stops all threads, so a call with one of them counts as an action.
     COLLECTING = %w[gc collect].freeze
@@ -130,7 +130,7 @@ module Memscope
 
       # A request nests three levels deep: itself, its options, the list of levers.
       def parse(line)
-        most = LONGEST_REQUEST
+        most = MAX_REQUEST_BYTES
         Field.refuse("a request", line, WORDS.fill(:one_line, bytes: most)) if line.bytesize > most
         request = JSON.parse(Field.utf8(line), max_nesting: 3)
         Field.refuse("a request", request, "an object") unless request.is_a?(Hash)

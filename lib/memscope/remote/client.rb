@@ -31,10 +31,10 @@ module Memscope
 
     WORDS = Words.beside(__FILE__)
     # Maximum bytes of an answer.
-    LONGEST_ANSWER = 64 * 1024 * 1024
+    MAX_ANSWER_BYTES = 64 * 1024 * 1024
     # Seconds between two attempts to connect while the listener's backlog is full.
-    PAUSE = 0.05
-    private_constant :WORDS, :PAUSE
+    RETRY_SECONDS = 0.05
+    private_constant :WORDS, :RETRY_SECONDS
 
     class << self
       # A client of the process that listens at a path, such as the path given to Memscope.listen. A pid alone leads
@@ -196,7 +196,7 @@ module Memscope
       until (socket = connect)
         raise too_slow if Clock.now > deadline
 
-        sleep PAUSE
+        sleep RETRY_SECONDS
       end
       socket
     end
@@ -229,7 +229,7 @@ module Memscope
         raise EOFError, WORDS[:no_answer] if part.nil?
 
         text << part unless part == :wait_readable
-        raise failed(:too_long) if text.bytesize > LONGEST_ANSWER
+        raise failed(:too_long) if text.bytesize > MAX_ANSWER_BYTES
       end
       text
     ensure

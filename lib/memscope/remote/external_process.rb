@@ -39,7 +39,7 @@ module Memscope
                   musl: /\A(ld-musl-|libc\.musl-)/, glibc: /\Alibc(-[\d.]+)?\.so/ }.freeze
       VARIABLES = %w[LD_PRELOAD MALLOC_CONF MALLOC_ARENA_MAX GLIBC_TUNABLES].freeze
       # Maximum characters of a command line.
-      LONGEST = 500
+      MAX_COMMAND_LENGTH = 500
       # Fields copied from a ProcessMemory.
       FIGURES = %i[rss_bytes peak_rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes
                    shared_memory_bytes swap_bytes virtual_bytes threads].freeze
@@ -73,7 +73,7 @@ module Memscope
       end
 
       def command
-        line = read("cmdline", :command).to_s.split("\0").join(" ")[0, LONGEST]
+        line = read("cmdline", :command).to_s.split("\0").join(" ")[0, MAX_COMMAND_LENGTH]
         line.empty? ? read("comm", :command).to_s.chomp : line
       end
 

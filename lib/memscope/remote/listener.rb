@@ -22,10 +22,10 @@ module Memscope
     Refused = Sockets::Refused
 
     # How many clients are served at a time; further clients wait in the socket's backlog.
-    MOST = 128
+    MAX_CONNECTIONS = 128
     # Seconds to wait after a failed system call.
-    PAUSE = 0.1
-    private_constant :MOST, :PAUSE
+    RETRY_SECONDS = 0.1
+    private_constant :MAX_CONNECTIONS, :RETRY_SECONDS
 
     @lock = Mutex.new
 
@@ -125,7 +125,7 @@ module Memscope
 
       @open = false
       @alarm.close
-      @thread.join(PAUSE) unless @thread == Thread.current
+      @thread.join(RETRY_SECONDS) unless @thread == Thread.current
       close_descriptors
       remove
     end
@@ -171,7 +171,7 @@ module Memscope
       work
       accept if ready.include?(@server) # last: it raises if no descriptors are left
     rescue StandardError
-      sleep PAUSE if @open # an exception must not end a program that sets Thread.abort_on_exception
+      sleep RETRY_SECONDS if @open # an exception must not end a program that sets Thread.abort_on_exception
     ensure
       drop(moment) if moment # also if an exception kept an answer from its client
     end
@@ -182,7 +182,7 @@ module Memscope
     end
 
     def wait
-      own = @connections.size < MOST ? [@wake, @server] : [@wake]
+      own = @connections.size < MAX_CONNECTIONS ? [@wake, @server] : [@wake]
       reading, writing = @connections.partition(&:reading?)
       soonest = @connections.map(&:deadline).min
       seconds = (soonest - Clock.now).clamp(0, nil) if soonest
@@ -192,7 +192,7 @@ module Memscope
     end
 
     def accept
-      while @connections.size < MOST
+      while @connections.size < MAX_CONNECTIONS
         socket = @server.accept_nonblock(exception: false)
         break if socket == :wait_readable
 
@@ -223,7 +223,7 @@ module Memscope
     # @api private
     class Connection
       # Seconds in which the whole request must arrive, and in which the client must fetch the whole answer.
-      PATIENCE = 2.0
+      TIMEOUT_SECONDS = 2.0
       FETCHING = 10.0
 
       # When the client is dropped, in seconds of CLOCK_MONOTONIC.
@@ -237,7 +237,7 @@ module Memscope
         @socket = socket
         @part = part
         @buffer = +"".b
-        @deadline = Clock.now + PATIENCE
+        @deadline = Clock.now + TIMEOUT_SECONDS
         @over = ![0, Process.euid].include?(socket.getpeereid.first)
       rescue SystemCallError
         @over = true # the client is gone
@@ -267,12 +267,12 @@ module Memscope
       private
 
       def read
-        part = @socket.read_nonblock(Calls::LONGEST_REQUEST + 1, @part, exception: false)
+        part = @socket.read_nonblock(Calls::MAX_REQUEST_BYTES + 1, @part, exception: false)
         return if part == :wait_readable
         return @over = true if part.nil?
 
         line, ending = (@buffer << part).partition("\n")
-        @request = line unless ending.empty? && line.bytesize <= Calls::LONGEST_REQUEST
+        @request = line unless ending.empty? && line.bytesize <= Calls::MAX_REQUEST_BYTES
       end
 
       def write

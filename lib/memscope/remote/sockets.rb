@@ -12,8 +12,8 @@ module Memscope
 
     WORDS = Words.beside(__FILE__)
     # The bytes of a path that fit into struct sockaddr_un, without its NUL.
-    LONGEST = 107
-    private_constant :WORDS, :LONGEST
+    MAX_PATH_BYTES = 107
+    private_constant :WORDS, :MAX_PATH_BYTES
 
     class << self
       # The directory for this process's socket, created if missing.
@@ -41,9 +41,9 @@ module Memscope
       # Refuses a path unless it is absolute (abstract names are not) and short enough. `besides` is also allowed.
       def check_path(path, argument = "a socket's path", besides = "", call: nil)
         absolute = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/")
-        return path if absolute && path.bytesize <= LONGEST && !path.include?("\0")
+        return path if absolute && path.bytesize <= MAX_PATH_BYTES && !path.include?("\0")
 
-        Field.refuse(argument, path, "#{besides}#{WORDS.fill(:path, bytes: LONGEST)}", call: call)
+        Field.refuse(argument, path, "#{besides}#{WORDS.fill(:path, bytes: MAX_PATH_BYTES)}", call: call)
       end
 
       # Opens a socket with mode 0600, in a checked directory. Replaces a socket without a listener, but no other file.

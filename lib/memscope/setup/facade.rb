@@ -174,7 +174,7 @@ module Memscope
     #
     # @param levers [Array<Symbol>] some of Purge::LEVERS, which explains each; they run in the order of that list. By
     #   default those that this process supports, without :gc and :compact where they would stop Ruby for more than
-    #   Purge::LONGEST_PAUSE_MS, or make memory private that other processes share: see Purge::Result#left_out
+    #   Purge::MAX_PAUSE_MS, or make memory private that other processes share: see Purge::Result#left_out
     # @param dry_run [Boolean] predict only, and change nothing
     # @param gc [Boolean] for a dry run: collect garbage first, so that the prediction is about what then remains. A
     #   purge has the lever :gc instead

@@ -28,7 +28,7 @@ module Memscope
       # of the other timeouts is for one worker.
       TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, graph: 40.0, state: 5.0 }.freeze
       # The minimum share of a total timeout that each worker gets, as long as that much is left.
-      SHARE = 1 / 6r
+      MIN_TIMEOUT_SHARE = 1 / 6r
       # Given instead of a worker's index, it means all workers.
       ALL = "all"
       # The beginnings of the profilers' calls (Calls::PROFILERS), by the kinds of profile that pages show.
@@ -36,7 +36,7 @@ module Memscope
       # What a call raises, with the status of the response.
       STATUSES = { Client::Unreachable => 502, Client::Failed => 502, Unavailable => 502, Purge::Busy => 409,
                    Dump::Failed => 503 }.freeze
-      private_constant :MIN_REST, :MAX_REST, :REST, :MAX_KEPT, :CHEAP, :KINDS, :TIMEOUTS, :SHARE, :STATUSES
+      private_constant :MIN_REST, :MAX_REST, :REST, :MAX_KEPT, :CHEAP, :KINDS, :TIMEOUTS, :MIN_TIMEOUT_SHARE, :STATUSES
 
       # A process, with its number in the cluster.
       Place = Struct.new(:index, :pid) do
@@ -189,7 +189,7 @@ module Memscope
         deadline = Clock.now + seconds
         places.map.with_index do |place, index|
           left = [deadline - Clock.now, 0].max
-          share = [left / (places.size - index), seconds * SHARE].max.clamp(0, left)
+          share = [left / (places.size - index), seconds * MIN_TIMEOUT_SHARE].max.clamp(0, left)
           Outcome.new(place, ask(place, share, name, **options))
         rescue *STATUSES.keys, Invalid => e
           Outcome.new(place, nil, e.message)

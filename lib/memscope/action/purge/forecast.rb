@@ -12,7 +12,7 @@ module Memscope
     # The levers that hold the GVL.
     HOLDING_GVL = FULL_GCS.keys.freeze
     # In milliseconds: a lever that is predicted to stop Ruby for longer runs only if it was named.
-    LONGEST_PAUSE_MS = 200
+    MAX_PAUSE_MS = 200
     # The lever for a full GC, and the levers whose forecast depends on what that GC frees before they run.
     OF_GARBAGE = %i[gc purge trim].freeze
     WORDS = Words.beside(__FILE__)
@@ -146,7 +146,7 @@ module Memscope
         FULL_GCS.transform_values { |count| new(pause && (pause * count), shared) }
       end
 
-      def long? = pause_ms.nil? || pause_ms > LONGEST_PAUSE_MS
+      def long? = pause_ms.nil? || pause_ms > MAX_PAUSE_MS
 
       # Whether pages of Ruby's heap are shared: a forked worker's, or those of its parent. Nearly every page of the
       # heap holds an object that a GC frees or ages, or that a compaction moves.

@@ -14,8 +14,8 @@ module Memscope
       # one sender (net.core.wmem_default), and accepts no datagram larger than that.
       LIMIT = 65_536
       # The parts that are left out of a larger report, in this order.
-      LARGE = %i[arenas tags].freeze
-      private_constant :LIMIT, :LARGE
+      OPTIONAL_PARTS = %i[arenas tags].freeze
+      private_constant :LIMIT, :OPTIONAL_PARTS
 
       def initialize
         @reader, @writer = UNIXSocket.pair(:DGRAM)
@@ -42,7 +42,7 @@ module Memscope
       # out.
       def text(worker)
         text = worker.to_json
-        LARGE.select { |part| worker.public_send(part) }.each do |part|
+        OPTIONAL_PARTS.select { |part| worker.public_send(part) }.each do |part|
           break if text.bytesize <= LIMIT
 
           why = Reasons.sentence([:report_too_large, part.name, text.bytesize.to_s, LIMIT.to_s])
@@ -59,8 +59,8 @@ module Memscope
     class Received
       # The beginning of a worker's report, and its maximum length in bytes.
       HEAD = /\A\{"index":(\d+),"pid":(\d+),"role":"worker",/n
-      MOST = 64
-      private_constant :HEAD, :MOST
+      MAX_HEAD_BYTES = 64
+      private_constant :HEAD, :MAX_HEAD_BYTES
 
       attr_reader :index, :pid
       # When the first report came and when the last one did, in seconds of Clock.now.
@@ -70,7 +70,7 @@ module Memscope
 
       # The pid of the worker that sent a report, or nil. Matches a copy: Ruby keeps the text of the last match, so that
       # `receive` could not overwrite it and would need new memory for the next report.
-      def self.sender(text) = (text.byteslice(0, MOST)[HEAD, 2].to_i if text.end_with?("}"))&.nonzero?
+      def self.sender(text) = (text.byteslice(0, MAX_HEAD_BYTES)[HEAD, 2].to_i if text.end_with?("}"))&.nonzero?
 
       # @raise [ArgumentError] unless this first report is understood
       def initialize(text)

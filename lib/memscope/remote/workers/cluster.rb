@@ -25,12 +25,12 @@ module Memscope
       OLD_AGE = 3
       # How many large blocks are allocated, and their bytes: for each, glibc files up to 10,000 free chunks (MAX_ITERS
       # in malloc.c).
-      LARGE = { times: 100, bytes: 100_000 }.freeze
+      FLUSH = { times: 100, bytes: 100_000 }.freeze
       # Seconds between two looks for reports: one look costs 0.1 ms. The kernel keeps some tens of reports.
       LOOKS = (0.5..2.0)
       # Maximum reports that are taken at a time.
-      MOST = 100
-      private_constant :SILENT, :PACE, :GARBAGE, :OLD_AGE, :LARGE, :LOOKS, :MOST
+      MAX_REPORTS = 100
+      private_constant :SILENT, :PACE, :GARBAGE, :OLD_AGE, :FLUSH, :LOOKS, :MAX_REPORTS
 
       # Without a launcher, no policy is followed.
       def initialize(launcher = nil)
@@ -65,7 +65,7 @@ module Memscope
         return if Native.levers[:trim]
 
         Native.run_lever(:trim)
-        LARGE[:times].times { String.new(capacity: LARGE[:bytes]).clear }
+        FLUSH[:times].times { String.new(capacity: FLUSH[:bytes]).clear }
       end
 
       # Runs in a process that has forked a worker: the master or, with fork_worker, worker 0.
@@ -102,7 +102,7 @@ module Memscope
       # Takes the reports that have come, does what is due, and returns the seconds until the next call. Raises nothing:
       # no report may end the thread.
       def call
-        MOST.times { receive or break }
+        MAX_REPORTS.times { receive or break }
         return pause if Clock.now < @due
 
         @due = Clock.now + Configuration.effective(:worker_interval_seconds)

@@ -24,9 +24,9 @@ module Memscope
       # The number of actions that are known: those of more than `Policy#stop_seconds`.
       MAX_OUTCOMES = 1000
       # A line that has not come up for this many seconds is logged again.
-      AGAIN = 3600
+      LOG_AGAIN_SECONDS = 3600
       WORDS = Words.beside(__FILE__)
-      private_constant :MAX_READINGS, :MAX_OUTCOMES, :AGAIN, :WORDS
+      private_constant :MAX_READINGS, :MAX_OUTCOMES, :LOG_AGAIN_SECONDS, :WORDS
 
       # The memory of a worker is unknown if its last report is missing or old. `rest` is from the host.
       def self.member(worker, **rest)
@@ -172,10 +172,10 @@ module Memscope
       end
 
       # Most decisions are to do nothing, for the same reason as a minute ago but with other numbers. Such a line is
-      # logged once, and again only after it has not come up for AGAIN seconds.
+      # logged once, and again only after it has not come up for LOG_AGAIN_SECONDS.
       def log_once(text)
         kind = text.gsub(/[\d.,]+/, "")
-        @logged.delete_if { |_kind, at| Clock.now - at > AGAIN }
+        @logged.delete_if { |_kind, at| Clock.now - at > LOG_AGAIN_SECONDS }
         log(text) unless @logged.key?(kind)
         @logged[kind] = Clock.now
       end

@@ -5,25 +5,25 @@ require_relative "../../value/runtime"
 module Memscope
   class Workers < Reading
     # Takes readings of this process at an interval, and delivers each; more rarely if a reading is slow, so that they
-    # use at most SHARE of a core.
+    # use at most MAX_CORE_SHARE of a core.
     # @api private
     class Watch
       # The maximum share of a core that readings use.
-      SHARE = 0.005
+      MAX_CORE_SHARE = 0.005
       # Seconds to wait for the master's answer: a request to the application, or a scrape, can wait that long.
-      PATIENCE = 2
+      MASTER_TIMEOUT_SECONDS = 2
       # The part of the interval after which a refused report is tried again.
-      AGAIN = (0.1..0.9)
+      RETRY_PART = (0.1..0.9)
       # Seconds between two looks whether the first reading is there.
-      MOMENT = 0.005
-      private_constant :SHARE, :PATIENCE, :AGAIN, :MOMENT
+      POLL_SECONDS = 0.005
+      private_constant :MAX_CORE_SHARE, :MASTER_TIMEOUT_SECONDS, :RETRY_PART, :POLL_SECONDS
 
       attr_reader :reporter
 
       # `master_pid` is the pid of the master, which knows the other workers. Without a `controller`, no policy is
       # followed. Readings are at least `least` seconds apart, whatever the setting is. The block delivers a reading,
       # and returns whether it was delivered.
-      def initialize(reporter, master_pid: nil, controller: nil, share: SHARE, least: 0, &deliver)
+      def initialize(reporter, master_pid: nil, controller: nil, share: MAX_CORE_SHARE, least: 0, &deliver)
         @reporter = reporter
         @master_pid = master_pid
         @controller = controller
@@ -41,7 +41,7 @@ module Memscope
         sampling = Runtime.current.sampling
         @begun = false
         sampling.schedule(self)
-        sleep MOMENT until @begun || !sampling.run?(self)
+        sleep POLL_SECONDS until @begun || !sampling.run?(self)
       end
 
       # Takes a reading, and returns the seconds to wait before the next. After all but the first, the policy acts in
@@ -63,7 +63,7 @@ module Memscope
         delivered = @deliver.nil? || @deliver.call(worker)
         @latest = worker if delivered
         @troubles.delete(:at)
-        pause(Clock.cpu - started) * (delivered ? 1 : rand(AGAIN))
+        pause(Clock.cpu - started) * (delivered ? 1 : rand(RETRY_PART))
       rescue StandardError => e
         @troubles[:at] = Reasons.sentence([:reading_failed, e.message, e.class.to_s])
         pause(0)
@@ -79,7 +79,7 @@ module Memscope
         since = Cost.now
         return alone(type, :no_cluster, since) unless @master_pid
 
-        Client.new(@master_pid, timeout: PATIENCE).call(:workers)
+        Client.new(@master_pid, timeout: MASTER_TIMEOUT_SECONDS).call(:workers)
       rescue StandardError => e
         alone(type, [:master_silent, @master_pid.to_s, e.message.lines.first], since)
       end
