@@ -13,8 +13,7 @@ class ReasonsTest < MemscopeTest
   CALL = /(?<call>\((?:[^()"]|"[^"]*"|\g<call>)*\))/
   ARGUMENT = /(?<argument>(?:[^,()"]|"[^"]*"|#{CALL})+)/
   # Functions that return ids.
-  RETURNING = { "levers.c" => "memscope_lever_missing", "jemalloc.c" => "reason_for_no_stats",
-                "ruby_heap.c" => "(?:walk_pages|each_page)",
+  RETURNING = { "jemalloc.c" => "reason_for_no_stats", "ruby_heap.c" => "(?:walk_pages|each_page)",
                 "event_hooks.c" => "memscope_event_hooks_obstacle" }.freeze
 
   def test_each_id_that_c_names_has_a_sentence
@@ -85,7 +84,8 @@ class ReasonsTest < MemscopeTest
      *%w[memscope_set_reason memscope_heap_call_list].flat_map { |function| calls(source, function).map(&:last) },
      *source.scan(/refusal = "\w+"/), *returned(name, source),
      *('"unread"' if source.include?("memscope_unread(")),
-     *(source.scan(/\[MEMSCOPE_\w+\] = "\w+"/) if name == "status.c")]
+     *(source.scan(/\[MEMSCOPE_\w+\] = "\w+"/) if name == "status.c"),
+     *(source.scan(/"lever_of_\w+"/) if name == "levers.c")]
   end
 
   def returned(name, source)
