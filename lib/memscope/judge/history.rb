@@ -136,9 +136,8 @@ module Memscope
     # @raise [ArgumentError] for an invalid time or step
     def points(name, since: nil, step: nil)
       number = since.is_a?(Numeric) && since.real? && since.to_f.finite?
-      unless since.nil? || since.is_a?(Time) || number
-        Field.refuse(:since, since, "nil, a Time, seconds since 1970", call: "Memscope::History")
-      end
+      allowed = since.nil? || since.is_a?(Time) || number
+      Field.refuse(:since, since, "nil, a Time, seconds since 1970", call: "Memscope::History") unless allowed
       Field.choice(:step, step, [nil, *STEPS], call: "Memscope::History")
       from = since ? (since.to_r * 1000).floor : values[:started_at]
       self[name].ring(from, step).points(from)

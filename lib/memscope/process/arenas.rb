@@ -25,24 +25,15 @@ module Memscope
     LEVELS = %i[allocated_bytes active_bytes dirty_bytes muzzy_bytes retained_bytes resident_bytes metadata_bytes
                 tcache_bytes threads system_bytes free_bytes fast_bytes].freeze
 
-    class << self
-      # For all arenas together jemalloc returns the decay time -1, which means nothing.
-      def capture(body)
-        body = body.except(:dirty_decay_ms, :muzzy_decay_ms) unless body[:index]
-        super({ **body, allocated_bytes: allocated_bytes(body),
-                        metadata_bytes: sum(*body.values_at(:base_bytes, :internal_bytes)) })
-      end
-
-      private
-
-      def allocated_bytes(body)
-        system, free, fast = body.values_at(:system_bytes, :free_bytes, :fast_bytes)
-        return [system - free - (fast || 0), 0].max if system && free
-
-        sum(*body.values_at(:small_allocated_bytes, :large_allocated_bytes))
-      end
-
-      def sum(one, other) = one && other && (one + other)
+    # For all arenas together jemalloc returns the decay time -1, which means nothing.
+    def self.capture(body)
+      body = body.except(:dirty_decay_ms, :muzzy_decay_ms) unless body[:index]
+      system, free, fast, small, large = body.values_at(:system_bytes, :free_bytes, :fast_bytes, :small_allocated_bytes,
+                                                        :large_allocated_bytes)
+      allocated = small && large && (small + large)
+      allocated = [system - free - fast.to_i, 0].max if system && free
+      base, internal = body.values_at(:base_bytes, :internal_bytes)
+      super({ **body, allocated_bytes: allocated, metadata_bytes: base && internal && (base + internal) })
     end
   end
 

@@ -41,11 +41,9 @@ module Memscope
       private
 
       def check_worker(worker)
-        case worker
-        when String, Integer then worker.to_s
-        when false, nil then nil
-        else Field.refuse(:worker, worker, "a String, an Integer, false, nil", call: "Memscope::Metrics.families")
-        end
+        return worker.to_s if worker.is_a?(String) || worker.is_a?(Integer)
+
+        Field.refuse(:worker, worker, "a String, an Integer, false, nil", call: "Memscope::Metrics.families") if worker
       end
 
       # The reports of Puma's workers to their master; none if no reporting was started, since Workers.read would then

@@ -257,9 +257,7 @@ module Memscope
       def tie(ranked, noun)
         (most, error), *others = ranked
         tied = others.take_while { |value, its| most - value < 2 * Math.hypot(error, its) }.size
-        return if tied.zero?
-
-        say(:tie, number: tied + 1, noun: noun)
+        say(:tie, number: tied + 1, noun: noun) unless tied.zero?
       end
 
       # A cell in a column of MiB.
