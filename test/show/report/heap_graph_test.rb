@@ -6,6 +6,7 @@ require_relative "../../support/printed"
 require_relative "../../support/leaking_shop"
 require "memscope/heap/heap_graph"
 require "memscope/show/report"
+require "memscope/show/report/heap_graph"
 
 class HeapGraphReportTest < MemscopeTest
   include Printed
