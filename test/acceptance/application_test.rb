@@ -148,7 +148,7 @@ class RackApplicationTest < ApplicationTest
   def test_closed_in_production_until_configured
     ServedApplication.sinatra(workers: 0, puma: "") do |application|
       assert_equal 403, application.get("/memscope").status
-      assert_match(/refused: .*configure username and password/, application.log)
+      assert_match(/refused: .*Configure username and password/, application.log)
       assert_equal 200, application.get("/pid").status
     end
   end

@@ -43,7 +43,7 @@ class PolicyDecisionRulesTest < MemscopeTest
     assert_equal :purge, decide(1700, workers: { 1 => { purge: 25 } }).action
     assert_none(/a new worker would need as much memory/, decide(1700, workers: { 1 => { purge: 24.9 } }))
     assert_restart(2, decide(1700, workers: { 2 => { private: 225 } }))
-    assert_none(/would return 24\.9 MiB, too little of the 100\.0 MiB/,
+    assert_none(/would return 24\.9 MiB, too little of the excess of 100\.0 MiB/,
                 decide(1700, workers: { 2 => { private: 224.9 } }))
   end
 
@@ -86,7 +86,7 @@ class PolicyDecisionRulesTest < MemscopeTest
   def test_the_next_waits_until_the_last_is_measured
     pending = [Groups.outcome(:purge, 0, 100, booted_seconds: Groups::NOW - 50)]
 
-    assert_none(/is not measured yet/, decide(1700, workers: FAT, outcomes: pending))
+    assert_none(/has not been measured yet/, decide(1700, workers: FAT, outcomes: pending))
     lost = [Groups.outcome(:restart, 0, 5000, booted_seconds: Groups::NOW - 4000)] # not measured: the master slept
 
     assert_restart(2, decide(1700, workers: FAT, outcomes: lost))

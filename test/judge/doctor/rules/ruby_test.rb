@@ -89,7 +89,7 @@ class DoctorRubyRulesTest < MemscopeTest
                                                    ruby_heap: { hidden_empty_pages: 1_600, live_slots: 300_000,
                                                                 ruby: "3.4.1" })
 
-    assert_match(/\AProcess\.warmup.*; .*pages that a forked worker shares with its parent become private/,
+    assert_match(/\AProcess\.warmup.*; .*Pages that a forked worker shares with its parent become private/,
                  [found.remedy, found.remedy_cost].join("; "))
   end
 
