@@ -5,7 +5,6 @@
 #include "ruby/graph/live_dump.h"
 #include "ruby/graph/named_references.h"
 
-#include <errno.h>
 #include <ruby/thread.h>
 
 /* ---- this process ---------------------------------------------------------------------------------------------- */

@@ -7,7 +7,6 @@
 #define MEMSCOPE_HEAP_DUMP_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "dump/dump_output.h"

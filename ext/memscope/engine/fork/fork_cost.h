@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
 
 /*
  * Predicts the CPU time of a fork: the kernel copies a page table entry for each resident page that is not a file's.

@@ -10,8 +10,6 @@
 
 #include "base/own_memory.h"
 #include "base/scratch.h"
-#include "kernel/mappings.h"
-#include "kernel/residency.h"
 #include "ledger/claims.h"
 #include "ledger/glibc_regions.h"
 #include "ledger/images.h"

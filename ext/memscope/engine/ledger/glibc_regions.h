@@ -12,9 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/own_memory.h"
-#include "kernel/mappings.h"
-#include "kernel/residency.h"
 #include "ledger/claims.h"
 
 /* struct heap_info, at the start of every heap of an arena other than the main one. 2.35 appended fields. */

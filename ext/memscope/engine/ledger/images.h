@@ -4,7 +4,6 @@
 #ifndef MEMSCOPE_IMAGES_H
 #define MEMSCOPE_IMAGES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

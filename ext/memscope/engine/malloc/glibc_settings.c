@@ -3,7 +3,6 @@
 #include "malloc/allocator_environment.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

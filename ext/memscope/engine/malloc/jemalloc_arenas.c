@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/types.h>
 
 #include "malloc/jemalloc.h"
 #include "malloc/jemalloc_keys.h"

@@ -7,7 +7,6 @@
 #ifndef MEMSCOPE_BLOCK_OWNERS_H
 #define MEMSCOPE_BLOCK_OWNERS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"

@@ -8,7 +8,6 @@
 #ifndef MEMSCOPE_JEMALLOC_PROFILE_H
 #define MEMSCOPE_JEMALLOC_PROFILE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/scratch.h"

@@ -16,7 +16,6 @@
 #include "sampling/sampling_plan.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define MEMSCOPE_OBJECT_SAMPLES 65536

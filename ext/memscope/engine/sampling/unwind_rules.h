@@ -8,7 +8,6 @@
 #ifndef MEMSCOPE_UNWIND_RULES_H
 #define MEMSCOPE_UNWIND_RULES_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/range.h"

@@ -1,6 +1,5 @@
 #include "trend/regression.h"
 
-#include "trend/statistics.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,6 @@
 #include "fork/forked_child.h"
 #include "ruby/graph/named_references.h"
 #include "ruby/heap/heap_references.h"
-#include "ruby/ruby_private.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,5 @@
 #include "ruby/sample/sampled_objects.h"
 
-#include "ruby/heap/heap_walk.h"
 #include "ruby/held_memory.h"
 
 static struct sizes {
