@@ -170,7 +170,7 @@ class CLIProfileTest < MemscopeTest
 
   def test_it_ends_by_itself_where_nobody_stops_it
     process = listening("Memscope::Profile::Lease.send(:remove_const, :GRACE); " \
-                        "Memscope::Profile::Lease::GRACE = 0.2; #{KEEPER}")
+                        "Memscope::Profile::Lease::GRACE_SECONDS = 0.2; #{KEEPER}")
     client = Memscope::Client.new(process.pid)
     started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     client.call(:malloc_profile_start, seconds: 0.2, backend: "imports")

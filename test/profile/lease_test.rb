@@ -11,7 +11,7 @@ class ProfileLeaseTest < MemscopeTest
     ended = child_json(<<~RUBY, requires: %w[json memscope])
       #{INTERRUPT}
       Memscope::Profile::Lease.send(:remove_const, :GRACE)
-      Memscope::Profile::Lease::GRACE = 0
+      Memscope::Profile::Lease::GRACE_SECONDS = 0
       at_return.call(:start_profile) { Thread.main.raise(Interrupt) }
       begin
         Memscope::MallocProfile.lease.start(seconds: 0.05, backend: :imports)
@@ -55,7 +55,7 @@ class ProfileLeaseTest < MemscopeTest
       puts JSON.generate([0.5, 62.4, 90, 86_400].map do |seconds|
         lease.instance_variable_set(:@slept, 0)
         lease.send(:expire, "none", seconds)
-        lease.instance_variable_get(:@slept) - Memscope::Profile::Lease::GRACE
+        lease.instance_variable_get(:@slept) - Memscope::Profile::Lease::GRACE_SECONDS
       end)
     RUBY
 

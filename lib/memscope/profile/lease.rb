@@ -11,7 +11,7 @@ module Memscope
       # The allowed duration, in seconds.
       SECONDS = (0.001..86_400)
       # Seconds that the profile continues beyond its duration, so that the requester has time to stop it.
-      GRACE = 10
+      GRACE_SECONDS = 10
       # A lease that judges starts a new generation every TICK seconds (a long one TICKS generations, evenly spaced), so
       # that it is known which allocations came before a major GC.
       TICK = 1.0
@@ -133,7 +133,7 @@ module Memscope
       end
 
       def expire(token, seconds)
-        left = seconds + GRACE
+        left = seconds + GRACE_SECONDS
         tick = @judge ? [TICK, seconds / TICKS].max : left
         while left.positive?
           sleep([tick, left].min)

@@ -20,7 +20,7 @@ module Memscope
     # The default share of the process's CPU time.
     BUDGET = 0.01
     # The largest budget: every allocation is watched.
-    MOST = 1
+    MAX_SHARE = 1
 
     # Ruby versions that crash when objects are sampled (Bug #19482).
     CRASHING = %w[3.2.0 3.2.1 3.2.2].freeze
@@ -112,7 +112,7 @@ module Memscope
       def check(budget: BUDGET) = (refuse("budget", budget, "a number above 0, at most 1") unless budget?(budget))
 
       # @api private
-      def budget?(budget) = [Float, Rational, Integer].include?(budget.class) && budget.positive? && budget <= MOST
+      def budget?(budget) = [Float, Rational, Integer].include?(budget.class) && budget.positive? && budget <= MAX_SHARE
 
       # If there is no obstacle, whatever hooks allocations is ended when the main Ractor is about to create another.
       # @api private

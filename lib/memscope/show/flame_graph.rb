@@ -47,7 +47,7 @@ module Memscope
       def initialize(profile, back: nil)
         @profile = profile
         @back = back
-        @page = ProfilePage.new(profile, limit: LINES, width: Page::WIDEST)
+        @page = ProfilePage.new(profile, limit: LINES, width: Page::MAX_WIDTH)
       end
 
       def to_s = PAGE.result(binding)

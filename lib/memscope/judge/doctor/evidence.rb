@@ -41,9 +41,9 @@ module Memscope
 
     # The readings that a diagnosis rests on, taken one after the other.
     class Evidence < Record
-      # A second snapshot is taken MOMENT seconds after the first, if at least MANY bytes are freed pages.
-      MANY = 16 * 1_048_576
-      MOMENT = 0.1
+      # If freed pages have at least MIN_FREED_BYTES, a second snapshot is taken RESAMPLE_SECONDS after the first.
+      MIN_FREED_BYTES = 16 * 1_048_576
+      RESAMPLE_SECONDS = 0.1
       # Bytes of a file that are searched at a time.
       PART = 1 << 20
       # The name in a table of symbols.
@@ -51,7 +51,7 @@ module Memscope
       # How many of them are listed.
       MAX_SHARED_FILES = 10
       OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
-      private_constant :MANY, :MOMENT, :PART, :MMAP, :MAX_SHARED_FILES, :OF_ARENAS
+      private_constant :MIN_FREED_BYTES, :RESAMPLE_SECONDS, :PART, :MMAP, :MAX_SHARED_FILES, :OF_ARENAS
 
       # Takes all of the readings. Tier T3.
       #
@@ -112,9 +112,9 @@ module Memscope
 
       def self.second_snapshot(jemalloc)
         return unless jemalloc && jemalloc[:background_threads]&.zero?
-        return unless jemalloc[:pdirty] && jemalloc[:pdirty] * jemalloc[:page_bytes] >= MANY
+        return unless jemalloc[:pdirty] && jemalloc[:pdirty] * jemalloc[:page_bytes] >= MIN_FREED_BYTES
 
-        sleep(MOMENT)
+        sleep(RESAMPLE_SECONDS)
         Snapshot.read
       end
 

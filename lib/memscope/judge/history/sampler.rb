@@ -11,12 +11,12 @@ module Memscope
     class Sampler
       # Seconds between two samples of what is read in microseconds.
       SECONDS = STEPS.first
-      # The fewest seconds between two readings of a kind that takes longer.
-      SLOW = 60
-      # The fewest seconds between two walks of all objects, which may fork.
-      RARE = 600
-      # The largest share of a core that each of the four kinds may use.
-      SHARE = 0.0002
+      # The minimum of seconds between two readings of a kind that takes longer.
+      MIN_READING_SECONDS = 60
+      # The minimum of seconds between two walks of all objects, which may fork.
+      MIN_WALK_SECONDS = 600
+      # The maximum share of a core that each of the four kinds may use.
+      MAX_CORE_SHARE = 0.0002
       # Seconds between two verdicts.
       EPOCH = 300
       # Threads of 5.6 to 8.0: "puma srv tp 001".
@@ -26,13 +26,13 @@ module Memscope
       # A kind of reading, its series, the fewest seconds between two readings, the seconds between them now, when the
       # next one is due, and when the last one was taken or, before the first, when the process began.
       Task = Struct.new(:kind, :series, :least, :spacing, :due, :taken)
-      private_constant :SLOW, :SHARE, :PUMA_THREAD, :KINDS
+      private_constant :MIN_READING_SECONDS, :MAX_CORE_SHARE, :PUMA_THREAD, :KINDS
 
       class << self
         # (see History.start)
         #
         # @param least [Integer] the fewest seconds between two walks of malloc's heaps, but not in forked children
-        def start(least = SLOW)
+        def start(least = MIN_READING_SECONDS)
           opened = Native.open_history
           Loading.unit(:Verdict) # before the thread that asks for one
           return (@refusal = Reasons.sentence(opened)) && false unless opened == true
@@ -89,14 +89,14 @@ module Memscope
       # first rows are due with the second sample, so that a process that has just begun soon knows what grows.
       #
       # @param least [Integer] as for Sampler.start
-      def initialize(least = SLOW)
+      def initialize(least = MIN_READING_SECONDS)
         @reasons = {}.freeze
         now = self.class.now
-        first = { rows: SLOW, sizes: SLOW, walk: least, held: least }
+        first = { rows: MIN_READING_SECONDS, sizes: MIN_READING_SECONDS, walk: least, held: least }
         first.delete(:walk) unless Allocator.body[:name] == :glibc
         @tasks = first.map do |kind, spacing|
           due = now + (kind == :rows ? SECONDS - 1 : spacing) # a second for the scheduler
-          Task.new(kind, KINDS.fetch(kind), kind == :held ? RARE : spacing, spacing, due, now)
+          Task.new(kind, KINDS.fetch(kind), kind == :held ? MIN_WALK_SECONDS : spacing, spacing, due, now)
         end
       end
 
@@ -140,8 +140,8 @@ module Memscope
         now = self.class.now
         @tasks.first(2).each do |task|
           since = now - task.taken - 1 # a second for the scheduler
-          task.spacing = (since / SECONDS).ceil.clamp(1, SLOW / SECONDS) * SECONDS
-          task.due = now + (2 * SLOW)
+          task.spacing = (since / SECONDS).ceil.clamp(1, MIN_READING_SECONDS / SECONDS) * SECONDS
+          task.due = now + (2 * MIN_READING_SECONDS)
           task.taken = now
         end
       end
@@ -154,7 +154,7 @@ module Memscope
         since = Clock.cpu
         values = attempt(task.kind)
         cpu = Clock.cpu - since
-        task.spacing = ([cpu / SHARE, task.least].max / SECONDS).ceil * SECONDS
+        task.spacing = ([cpu / MAX_CORE_SHARE, task.least].max / SECONDS).ceil * SECONDS
         task.due = now + task.spacing - 1 # a second for the scheduler
         task.taken = now
         values

@@ -13,11 +13,11 @@ module Memscope
       WORDS = Words.beside(__FILE__)
       # The least share that is named.
       NAMED = 0.05
-      # Most rows that are named while it is too early.
-      MOST_ROWS = 3
+      # The maximum number of rows that are named while it is too early.
+      MAX_ROWS = 3
       # Seconds that growth must have lasted before it is called a leak (MEMSCOPE_STANDING_HOURS).
       LASTING = 2 * 3600
-      private_constant :NAMED, :MOST_ROWS, :LASTING
+      private_constant :NAMED, :MAX_ROWS, :LASTING
 
       class << self
         # @param verdict [Verdict]
@@ -60,7 +60,7 @@ module Memscope
           return if rows.empty?
           return WORDS.fill(:rss_changed, change: signed_mebibytes(rows[:rss])) unless verdict.growth
 
-          named = rows.first(MOST_ROWS).map { |row, bytes| "#{Terms.series(row)} #{signed_mebibytes(bytes)}" }
+          named = rows.first(MAX_ROWS).map { |row, bytes| "#{Terms.series(row)} #{signed_mebibytes(bytes)}" }
           WORDS.fill(:rows_changed, since: verdict.growth_since.strftime("%H:%M"), rows: named.join(", "),
                                     change: signed_mebibytes(verdict.growth.each_value.sum))
         end

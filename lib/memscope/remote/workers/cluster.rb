@@ -91,7 +91,7 @@ module Memscope
 
       # Receives reports, and takes readings of this process itself, in the thread of Runtime::Sampling.
       def run
-        History::Sampler.start(History::Sampler::RARE) if Configuration.effective(:history)
+        History::Sampler.start(History::Sampler::MIN_WALK_SECONDS) if Configuration.effective(:history)
         @watch = Watch.new(Reporter.new(role: :master), controller: @controller, **PACE)
         @due = @seldom = Clock.now
         @collected ||= GC.stat(:total_allocated_objects)

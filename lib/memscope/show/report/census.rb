@@ -57,9 +57,9 @@ module Memscope
       private
 
       # How many rows are shown of objects that report no size.
-      FEW = 5
+      MAX_UNSIZED_ROWS = 5
       TOTALS = %i[total_count total_slot_bytes total_memsize_bytes].freeze
-      private_constant :FEW, :TOTALS
+      private_constant :MAX_UNSIZED_ROWS, :TOTALS
 
       def sections = known? ? [lede, table, (unsized if @by == :class)].compact : []
 
@@ -69,7 +69,7 @@ module Memscope
 
       # A context of V8, a store of certificates or an image may hold megabytes that Ruby does not know of.
       def unsized
-        found = Census.unsized(@reading).first(FEW)
+        found = Census.unsized(@reading).first(MAX_UNSIZED_ROWS)
         return if found.empty?
 
         rows = found.map { |row| [signed(row.change), count(row.after), name(row)] }

@@ -15,7 +15,7 @@ module Memscope
           color = terminal && variables["NO_COLOR"].to_s.empty? && !["", "dumb"].include?(variables["TERM"].to_s)
           columns = variables["COLUMNS"].to_s[/\A[1-9]\d{0,3}\z/]&.to_i || (columns(io) if terminal) || Page::WIDTH
           new(unicode: encoding(io) == Encoding::UTF_8, color: color,
-              width: columns.clamp(Page::NARROWEST, Page::WIDEST))
+              width: columns.clamp(Page::MIN_WIDTH, Page::MAX_WIDTH))
         end
 
         # The io's external encoding, else the locale's.

@@ -108,9 +108,9 @@ module Memscope
     # objects of one class; and the memory that classes and objects retain.
     class HeapGraphPage < HeapPage
       # How many rows are shown of garbage by class, and of duplicate Strings.
-      FEW = 5
+      MAX_ROWS = 5
       OWN = { "%s" => :bytes, "objects" => :count }.freeze
-      private_constant :FEW, :OWN
+      private_constant :MAX_ROWS, :OWN
 
       private
 
@@ -154,12 +154,12 @@ module Memscope
         paths_under(text(:dominators), @reading.dominators.map { |one| [one.retained_bytes, one] })
       end
 
-      def garbage = listed(OWN, "class of garbage", @reading.garbage.first(FEW), &CLASS)
+      def garbage = listed(OWN, "class of garbage", @reading.garbage.first(MAX_ROWS), &CLASS)
 
       def strings
         found = @reading.strings or return
         rows = listed({ "%s" => :saved_bytes, "objects" => :count }, "the same String",
-                      found.duplicates.first(FEW)) { |row| "#{row.name} of #{count(row.length)} B" }
+                      found.duplicates.first(MAX_ROWS)) { |row| "#{row.name} of #{count(row.length)} B" }
         [*([rows] if rows),
          say(:duplicates, number: count(found.duplicate_count), all: counted(found.count, "Strings"),
                           bytes: size(found.saved_bytes))]

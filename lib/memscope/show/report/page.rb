@@ -16,20 +16,20 @@ module Memscope
       # The width of a page, in columns, unless a terminal has another.
       WIDTH = 80
       # The minimum width of a terminal that a page fits itself to, in columns.
-      NARROWEST = 40
+      MIN_WIDTH = 40
       # The maximum of such a width.
-      WIDEST = 400
+      MAX_WIDTH = 400
       # Maximum columns of a paragraph: longer lines are hard to read.
       PARAGRAPH = 100
       # If only the end of a text is kept, that end has at least this many columns.
-      SHORTEST = 8
+      MIN_ENDING = 8
       # Select Graphic Rendition of ECMA-48, by the use of the highlight.
       HIGHLIGHTS = { heading: "1", critical: "1;31", warning: "1;33", info: "36" }.freeze
       UNICODE = { branch: "├─ ", last: "└─ ", bar: "│   ", gap: "    ", dot: " · ", unknown: "–",
                   plus_minus: "±", ellipsis: "…" }.freeze
       ASCII = { branch: "|- ", last: "`- ", bar: "|   ", gap: "    ", dot: " - ", unknown: "-",
                 plus_minus: "+-", ellipsis: "..." }.freeze
-      private_constant :PARAGRAPH, :SHORTEST, :HIGHLIGHTS, :UNICODE, :ASCII
+      private_constant :PARAGRAPH, :MIN_ENDING, :HIGHLIGHTS, :UNICODE, :ASCII
 
       # "glibc 2.36 serves malloc (proved)"
       def self.server(allocator)
@@ -121,7 +121,7 @@ module Memscope
       # The end of a long text, since that is most specific. A path is cut between directories if that leaves enough
       # of it.
       def ending(text, columns)
-        columns = [columns, SHORTEST].max
+        columns = [columns, MIN_ENDING].max
         return text if text.length <= columns
 
         rest = text[(@glyphs[:ellipsis].length - columns)..]

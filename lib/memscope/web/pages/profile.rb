@@ -94,7 +94,7 @@ module Memscope
         def by = choice("by", groupings.keys, :line)
 
         # @return [Report::ProfilePage] by the grouping of the query
-        def table = @table ||= Report::ProfilePage.new(reading, by: by, limit: LINES, width: Report::Page::WIDEST)
+        def table = @table ||= Report::ProfilePage.new(reading, by: by, limit: LINES, width: Report::Page::MAX_WIDTH)
 
         # @return [Report::ProfilePage, nil] by tag; nil without tags
         def tags
