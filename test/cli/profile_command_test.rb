@@ -169,7 +169,7 @@ class CLIProfileTest < MemscopeTest
   end
 
   def test_it_ends_by_itself_where_nobody_stops_it
-    process = listening("Memscope::Profile::Lease.send(:remove_const, :GRACE); " \
+    process = listening("Memscope::Profile::Lease.send(:remove_const, :GRACE_SECONDS); " \
                         "Memscope::Profile::Lease::GRACE_SECONDS = 0.2; #{KEEPER}")
     client = Memscope::Client.new(process.pid)
     started = Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -10,7 +10,7 @@ class ProfileLeaseTest < MemscopeTest
   def test_an_interrupted_lease_ends_by_itself
     ended = child_json(<<~RUBY, requires: %w[json memscope])
       #{INTERRUPT}
-      Memscope::Profile::Lease.send(:remove_const, :GRACE)
+      Memscope::Profile::Lease.send(:remove_const, :GRACE_SECONDS)
       Memscope::Profile::Lease::GRACE_SECONDS = 0
       at_return.call(:start_profile) { Thread.main.raise(Interrupt) }
       begin
