@@ -85,7 +85,7 @@ class CheckApplicationTest < MemscopeTest
     "/exit" => %r{\AGET /exit raised SystemExit: exit at .*/application\.ru:\d+\z}
   }.freeze
   UNLOADABLE = { "raise 'no database'" => /\.ru raised RuntimeError: no database at .*\.ru:1\z/,
-                 "require 'no_such_gem'" => /\.ru: LoadError: cannot load such file -- no_such_gem; .*: bundle exec/,
+                 "require 'no_such_gem'" => /\.ru: LoadError: cannot load such file -- no_such_gem\. .*: bundle exec/,
                  "abort 'no key'" => /\.ru raised SystemExit: no key at .*\.ru:1\z/,
                  "run(" => /\.ru raised SyntaxError: / }.freeze
 
@@ -102,7 +102,7 @@ class CheckApplicationTest < MemscopeTest
   end
 
   def test_without_rack
-    assert_match(/application\.ru: the gem rack is not there; .*: bundle exec memscope leaks \S+application\.ru\z/,
+    assert_match(/application\.ru: the gem rack is not there\. .*: bundle exec memscope leaks \S+application\.ru\z/,
                  refusals([[RACKUP, "/"]], ruby_args: []).first)
   end
 
