@@ -83,8 +83,7 @@ module Memscope
       def denied(request, refusal)
         log_refusal(request, refusal) if refusal.sentence
         challenge = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' } if refusal.status == 401
-        error = HttpError.of(refusal.status, :denied, headers: challenge.to_h)
-        sentence(error.status, request, error.message, error.headers)
+        sentence(HttpError.of(refusal.status, :denied, headers: challenge.to_h), request)
       end
 
       def answered(request)
@@ -95,7 +94,7 @@ module Memscope
         end
       rescue StandardError, ScriptError => e # ScriptError if a part of memscope cannot be loaded
         log(request, "failed: #{e.message.lines.first&.chomp} (#{e.class}) at #{e.backtrace&.first}")
-        sentence(500, request, HttpError.of(500, :failed).message)
+        sentence(HttpError.of(500, :failed), request)
       end
 
       def allowed(request)
@@ -120,14 +119,16 @@ module Memscope
       end
 
       # JSON if that was asked for, else text.
-      def sentence(status, request, sentence, headers = {})
-        return response(status, :text, "#{sentence}\n", headers) unless request.format == :json
+      def sentence(error, request)
+        return text(error) unless request.format == :json
 
-        response(status, :json, "#{JSON.generate(error: sentence)}\n", headers)
+        response(error.status, :json, "#{JSON.generate(error: error.message)}\n", error.headers)
       end
 
+      def text(error) = response(error.status, :text, "#{error.message}\n", error.headers)
+
       def error(error, request)
-        return sentence(error.status, request, error.message, error.headers) unless request.format == :html
+        return sentence(error, request) unless request.format == :html
 
         response(error.status, :html, Page.new(@processes, request, actions: false).html(error), error.headers)
       end
@@ -170,7 +171,7 @@ module Memscope
         response(200, "application/octet-stream", Pprof.of(request, @processes),
                  "content-disposition" => %(attachment; filename="#{File.basename(request.path)}.pb.gz"))
       rescue HttpError => e
-        response(e.status, :text, "#{e.message}\n", e.headers)
+        text(e)
       end
 
       # Has its own Content-Security-Policy, with the hashes of its inline scripts and styles.
