@@ -52,9 +52,6 @@ module Memscope
         lineage = [*above, self]
         children.each { |child| child.each_path(lineage, :"#{path}/#{child.id}", &block) }
       end
-
-      # @api private
-      def unverified = (check && !check.verified? ? 1 : 0) + children.sum(&:unverified)
     end
 
     include Lookup
@@ -236,7 +233,7 @@ module Memscope
     def leaf_bytes = each_path.filter_map { |path, row| [path, row.bytes] if row.leaf? }.to_h
 
     # @api private
-    def unverified_rows = rows.sum(&:unverified)
+    def unverified_rows = each_path.count { |_path, row| row.check && !row.check.verified? }
 
     # @return [Hash{Symbol => Object}] the allocator in it has no envelope of its own
     def to_h = { **super, allocator: allocator.body }
