@@ -48,10 +48,6 @@ class PurgeResultTest < MemscopeTest
     assert_nil dry(lever(:gc, 5), lever(:trim, 5, **known)).predicted_private
   end
 
-  def test_the_gain_is_the_fall_of_rss_where_the_kernel_hides_what_is_shared
-    assert_equal [40 * MEBIBYTE, 7], [Bodies.purge, Bodies.purge(returned_private_bytes: 7)].map(&:gained_bytes)
-  end
-
   def test_the_reasons_of_levers_are_the_results
     result = dry(lever(:gc, 1, reason: "a range"), left_out: { gc: "it stops Ruby", compact: "too" },
                                                    reasons: { rows: "no" })

@@ -38,9 +38,6 @@ module Memscope
       # @return [String]
       def self.kind = "purge"
 
-      # @return [Integer, nil] the machine's gain; if that is unknown, the fall of RSS; nil for a dry run
-      def gained_bytes = returned_private_bytes || returned_bytes
-
       # @api private
       # @return [Hash{Symbol => String}] why a figure is missing or approximate, also by lever
       def all_reasons
