@@ -134,11 +134,11 @@ class SnapshotTest < MemscopeTest
   def test_every_counter_of_gc_is_told_from_the_levels
     rising = GC.stat.keys.grep(/\A(total_|count\z|time\z)|_time\z|gc_count\z|compact_count\z/)
 
-    assert_equal [], rising - Memscope::Snapshot::GC_COUNTERS
+    assert_equal [], rising - Memscope::Snapshot.declared(:gc).counters
   end
 
   def test_counters_of_jemalloc_come_from_the_table_of_keys
-    counters = Memscope::Snapshot::JEMALLOC_COUNTERS
+    counters = Memscope::Snapshot.declared(:jemalloc).counters
 
     assert_includes counters, :small_nmalloc
     refute_includes counters, :allocated_bytes

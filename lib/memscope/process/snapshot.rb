@@ -14,13 +14,6 @@ module Memscope
   # Keys of +gc+, +gc_heaps+, +jemalloc+ and +glibc+ are upstream's, except that jemalloc's keys for byte counts end in
   # _bytes here.
   class Snapshot < Reading
-    # Keys of `gc` whose values only rise.
-    GC_COUNTERS = declared(:gc).counters
-    # Keys of each Hash in `gc_heaps` whose values only rise.
-    GC_HEAP_COUNTERS = declared(:gc_heaps).counters
-    # Keys of `jemalloc` whose values only rise, from the extension's table of mallctl keys.
-    JEMALLOC_COUNTERS = declared(:jemalloc).counters
-
     # (see Memscope.snapshot)
     def self.read(malloc: false) = capture(Native.snapshot(check_switch(:malloc, malloc)))
   end
