@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../../support/bodies"
 require_relative "../../support/charts"
 require_relative "../../support/histories"
 require_relative "../../support/web_case"
@@ -145,6 +146,54 @@ class WebOverviewTest < WebCase
     refute_match(/Run in this order: .*Collect garbage/, body)
   ensure
     native.define_singleton_method(:gc_pause_ms, actual)
+  end
+
+  def test_segments_are_side_by_side_and_what_is_unused_is_at_their_end
+    svg = bar(row(:malloc, "75 & 25", 75, children: [row(:in_use, "in use", 60), row(:free, "free", 15)]),
+              row(:files, "files", 25))
+
+    assert_equal [["fill segment row-malloc", 0.0, 75.0], ["held", 60.0, 15.0], ["fill segment row-files", 75.0, 25.0]],
+                 rectangles(svg)
+    assert_includes svg, 'aria-label="The resident set by owner: 75 &amp; 25 75.0 %, files 25.0 %"'
+    assert_equal %w[2 6], svg.scan(%r{>(\d)</text>}).flatten
+  end
+
+  def test_a_number_is_left_out_where_it_would_not_fit
+    svg = bar(row(:malloc, "malloc", 97), row(:files, "files", 3))
+
+    assert_equal %w[2], svg.scan(%r{>(\d)</text>}).flatten
+  end
+
+  def test_nothing_at_all_is_no_division_by_zero
+    assert_empty rectangles(bar(row(:unattributed, "unattributed", 0)))
+  end
+
+  def test_a_meter
+    rows = [row(:jit, "code", 60, children: [row(:in_use, "in use", 40), row(:free, "free", 20)]),
+            row(:unattributed, "unattributed", 40)]
+    meters = overview(*rows).scan(%r{<svg class="meter".*?</svg>}m).map { |svg| rectangles(svg) }
+
+    assert_equal [["track", 0.0, 100.0], ["fill row-jit", 0.0, 60.0], ["held", 40.0, 20.0]], meters.first
+    whole = overview(row(:jit, "code", 17), rss_bytes: 10 << 20)[%r{<svg class="meter".*?</svg>}m]
+
+    assert_in_delta(100.0, rectangles(whole).last.last, 0.001, "never more than the whole")
+  end
+
+  def row(...) = Bodies.row(...)
+
+  # The page of a ledger with these rows.
+  def overview(*rows, **given)
+    ledger = Memscope::Ledger.capture(Bodies.ledger(rows: rows, **given))
+    readings, = counting(ledger: -> { ledger })
+    get("/", BROWSER, on: application(processes: readings)).body
+  end
+
+  def bar(*rows) = overview(*rows)[%r{<svg class="bar".*?</svg>}m]
+
+  # [class, x, width] of each rectangle that is drawn, in percent.
+  def rectangles(svg)
+    found = svg.scan(/<rect class="([^"]+)"(?: x="([\d.e-]+)%")? width="([\d.e-]+)%"/)
+    found.map { |name, left, width| [name, left.to_f, width.to_f] }.reject { |_name, _left, width| width.zero? }
   end
 
   def page_of(diagnosis, forecast = Memscope::Purge.run([:gc], dry_run: true))

@@ -19,6 +19,8 @@ module Memscope
         # The share of the RSS from which a row is shown expanded: OPEN for a top-level row, OPEN_BELOW for any other.
         OPEN = 0.1
         OPEN_BELOW = 0.4
+        # The least width, in percent, on which a number fits on a phone.
+        LEGIBLE = 4
         # Verdicts except :problems; outcomes of rules without a finding; the name and the effect of each lever.
         WORDS = Words.beside(__FILE__)
         # Word and shape of each severity.
@@ -79,10 +81,17 @@ module Memscope
           @branches ||= ledger.rows.select(&:visible?).map { |row| branch(row, mark(row.id), row.id) }
         end
 
-        # @return [Markup] the rows side by side
-        def bar
-          shares = branches.map { |branch| "#{branch.row.label} #{format('%.1f', 100 * branch.share)} %" }
-          Drawing.bar(branches, label: "The resident set by owner: #{shares.join(', ')}")
+        # @return [Array<Array(Branch, Float, Float, Float)>] the rows side by side, in percent: the left edge of each,
+        #   its width, and the width of its unused end
+        def segments
+          whole = [branches.sum(&:bytes), 1].max
+          left = 0.0
+          branches.map do |branch|
+            width, held = [branch.bytes, branch.held_bytes].map { |bytes| 100.0 * bytes / whole }
+            segment = [branch, left, width, held]
+            left += width
+            segment
+          end
         end
 
         # @return [Integer] a lower bound of what is resident but unused
