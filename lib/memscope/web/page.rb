@@ -146,14 +146,6 @@ module Memscope
       # @return [String] a link to an asset
       def asset(name) = "#{request.base}#{Assets::PATHS.fetch(name)}"
 
-      # @param pid [Integer] of the process that the form is about
-      # @return [Markup] the fields that all forms have
-      def fields(pid)
-        Markup.new({ pid: pid, worker: worker }.compact.map do |name, value|
-          %(<input type="hidden" name="#{name}" value="#{Markup.of(value)}">)
-        end.join("\n"))
-      end
-
       # @return [String] "worker 1, process 4711"
       def process(place) = place.index ? "worker #{place.index}, process #{place.pid}" : "process #{place.pid}"
 
