@@ -127,7 +127,8 @@ module Memscope
         leave_out(ledger)
         heap = nil if @collect
         @levers.map do |name|
-          lever(name, Forecast.of_garbage(name, @blocks) || Forecast.of(name, ledger, collect: @collect, heap: heap))
+          blocks = @blocks unless @left_out.key?(:gc) && name != :gc # a purge then collects no garbage before it
+          lever(name, Forecast.of_garbage(name, blocks) || Forecast.of(name, ledger, collect: @collect, heap: heap))
         end
       end
 

@@ -11,6 +11,9 @@ module Memscope
   # not; the ledger's row :ruby_heap has the resident bytes. Ruby does not return every page that compaction empties:
   # CompactionForecast estimates how many.
   class RubyHeap < Reading
+    # How many times as long as one full GC each of these takes: a Process.warmup also compacts, and a compaction has
+    # several passes. Measured: see benchmark/purge.rb and Purge::Compaction.
+    FULL_GCS = { gc: 1, compact: Process.respond_to?(:warmup) ? 4 : 10 }.freeze
     # Rubies whose GC.compact mistakes whatever lies above a thread's stack for an object: ruby/ruby#7081, fixed in
     # 3.1.4 and 3.2.1.
     UNSAFE_TO_COMPACT = %w[3.1.0 3.1.1 3.1.2 3.1.3 3.2.0].freeze
@@ -37,6 +40,14 @@ module Memscope
     def self.of(body)
       body[:reasons][:compactable_bytes] = compaction_refusal if compaction_refusal
       capture(body)
+    end
+
+    # @api private
+    # @return [Hash{Symbol => Float, nil}] the milliseconds for which a full GC (`gc`) and a compaction (`compact`) are
+    #   predicted to stop Ruby
+    def self.pauses_ms
+      pause = Native.gc_pause_ms
+      FULL_GCS.transform_values { |count| pause && (pause * count) }
     end
 
     # @api private

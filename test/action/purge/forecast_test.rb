@@ -281,6 +281,26 @@ class HarmTest < MemscopeTest
     refute_match(/ returned$/, read.to_s.lines.grep(/RSS/).join)
   end
 
+  # A purge collects nothing before it trims, if it leaves :gc out.
+  both_allocators "a dry run predicts what a purge returns that leaves the collection out" do |preload|
+    skip_under_sanitizer
+    settings = { preload: preload, env: ForecastTest::NEVER, requires: ["json"] }
+    left_out, predicted, returned, garbage = child_json(<<~RUBY, **settings)
+      Memscope.const_get(:Native).define_singleton_method(:gc_pause_ms) { 650.0 }
+      Memscope.purge
+      GC.disable
+      20_000.times { "y" * 5000 }
+      forecast = Memscope.purge(dry_run: true)
+      sum = ->(result, figure) { result.levers.reject { _1.name == :gc }.sum { _1.public_send(figure).to_i } }
+      puts JSON.generate([forecast.left_out.keys, sum[forecast, :predicted_max_bytes], sum[Memscope.purge, :returned_bytes],
+                          Memscope.doctor.find { |found| found.id == :possible_garbage }.affected_bytes])
+    RUBY
+
+    assert_includes left_out, "gc"
+    assert_operator garbage, :>, 90 * MIB
+    assert_in_delta returned, predicted, 4 * MIB
+  end
+
   # Whatever the machine is, and however busy: what decides is the prediction.
   def test_a_large_heap_is_left_alone_unless_named
     levers, named, left_out, table = child_json(<<~RUBY, requires: %w[json])

@@ -6,11 +6,8 @@ Memscope::Loading.unit :Arenas
 
 module Memscope
   module Purge
-    # The levers that hold the GVL, and how many times as long as one full GC each takes: a Process.warmup also
-    # compacts, and a compaction has several passes. Measured: see benchmark/purge.rb and Compaction.
-    FULL_GCS = { gc: 1, compact: Process.respond_to?(:warmup) ? 4 : 10 }.freeze
     # The levers that hold the GVL.
-    HOLDING_GVL = FULL_GCS.keys.freeze
+    HOLDING_GVL = RubyHeap::FULL_GCS.keys.freeze
     # In milliseconds: a lever that is predicted to stop Ruby for longer runs only if it was named.
     MAX_PAUSE_MS = 200
     # The lever for a full GC, and the levers whose forecast depends on what that GC frees before they run.
@@ -141,9 +138,8 @@ module Memscope
 
       # By lever, from a ledger read with `shared: true`.
       def self.of(ledger)
-        pause = Native.gc_pause_ms
         shared = ledger.row(:ruby_heap)&.shared_bytes
-        FULL_GCS.transform_values { |count| new(pause && (pause * count), shared) }
+        RubyHeap.pauses_ms.transform_values { |pause| new(pause, shared) }
       end
 
       def long? = pause_ms.nil? || pause_ms > MAX_PAUSE_MS
@@ -166,6 +162,6 @@ module Memscope
         unshared_bytes ? WORDS.fill(:makes_private, most: size(unshared_bytes)) : WORDS[:makes_private_unknown]
       end
     end
-    private_constant :Forecast, :Harm, :FULL_GCS, :WORDS
+    private_constant :Forecast, :Harm, :WORDS
   end
 end

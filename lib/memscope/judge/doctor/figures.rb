@@ -144,6 +144,9 @@ module Memscope
       # @return [Integer] bytes by which malloc has grown since the last major GC, as Ruby counts it
       def unjudged_increase_bytes = snapshot.gc[:oldmalloc_increase_bytes] || 0
 
+      # @return [String, nil] for how long a full GC or a compaction stops Ruby, as a purge predicts it
+      def predicted_pause(lever) = evidence.pauses_ms&.[](lever)&.then { |milliseconds| pause(milliseconds) }
+
       # @return [Integer, nil] bytes of garbage; if it is unknown what is garbage, the most bytes that may be garbage
       def garbage_bytes = garbage ? garbage.bytes : garbage_max_bytes
 

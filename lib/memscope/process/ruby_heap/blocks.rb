@@ -28,7 +28,8 @@ module Memscope
 
       def returned_by_gc = both(heap_pages, at_once) { |pages, malloc| pages + malloc }
 
-      # Returned by a trim or purge of malloc's memory after the GC: both bounds of `in_all` include `at_once`.
+      # Returned by a trim or purge of malloc's memory after the GC: each bound of `in_all` includes that of `at_once`,
+      # which may differ by more.
       def returned_after_gc = both(in_all, at_once) { |all, gone| [all - gone, 0].max }
 
       # Returned by the GC and that trim or purge together.
@@ -63,7 +64,8 @@ module Memscope
 
       private
 
-      # The block's results for each bound of two Returned; uncounted_bytes are added to the upper bounds.
+      # The block's results for each bound of two Returned, the smaller first. uncounted_bytes are added to the upper
+      # bounds.
       def both(one, other)
         return unless one && other
 
@@ -71,6 +73,8 @@ module Memscope
           bounds = [one, other].map(&bound.name)
           yield(*bounds) unless bounds.include?(nil)
         end
+        least, most = [least, most].minmax
+        own, own_most = [own, own_most].minmax if own && own_most
         Returned.capture({ bytes: least, max_bytes: most + uncounted_bytes, private_bytes: own,
                            private_max_bytes: own_most && (own_most + uncounted_bytes) })
       end

@@ -19,7 +19,7 @@ module Memscope
         { severity: much ? :warning : :info, confidence: garbage ? :certain : :likely,
           title: garbage ? :title_known : :title, why: [garbage ? :why_known : :why, :grown, next_full],
           returns: gain || :returns, remedy: [[*(collect unless garbage), :remedy], :cost],
-          figures: { objects: garbage&.objects, time: milliseconds(ruby_heap.live_slots / 10),
+          figures: { objects: garbage&.objects, time: predicted_pause(:gc),
                      levers: ["gc", *(RETURNS[allocator.name] if garbage)].join(" ") } }
       end
 
@@ -50,7 +50,7 @@ module Memscope
           remedy: (%i[remedy cost] unless refusal),
           figures: { refusal: refusal, reason: forecast.reason, occupancy: ruby_heap.occupancy,
                      slots: ruby_heap.slots, pages: ruby_heap.pages,
-                     time: milliseconds(ruby_heap.live_slots + (ruby_heap.slots / 10)) } }
+                     time: predicted_pause(:compact) } }
       end
 
       # Of the pages that are counted, only those that variables keep.
