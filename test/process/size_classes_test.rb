@@ -52,6 +52,12 @@ class SizeClassesTest < MemscopeTest
     assert_equal 9, messages.size
   end
 
+  def test_a_class_of_unknown_size
+    unknown = Memscope::SizeClass.capture({ size_bytes: nil, slab_regions: 4, slabs: 2, regions_in_use: 3 })
+
+    assert_equal [8, 3, nil, nil], unknown.to_h.values_at(:regions, :regions_in_use, :in_use_bytes, :slack_bytes)
+  end
+
   def test_lookup
     list = [{ size_bytes: 8, kind: :small, slab_regions: 4, slabs: 1, regions_in_use: 1 },
             { size_bytes: 16_384, kind: :large }]

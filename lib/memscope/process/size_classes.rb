@@ -12,14 +12,17 @@ module Memscope
 
     # @param body [Hash{Symbol => Object}] from the extension
     def self.capture(body)
-      size, of_slab, slabs = body.values_at(:size_bytes, :slab_regions, :slabs)
-      regions = body.key?(:extents) ? body.delete(:extents) : of_slab && slabs && (of_slab * slabs)
+      regions = body.key?(:extents) ? body.delete(:extents) : product(body[:slab_regions], body[:slabs])
       in_use = body.fetch(:regions_in_use, regions)
       free = regions && in_use && (regions - in_use)
       super({ **body, regions: regions, regions_in_use: in_use,
                       utilisation: (in_use.fdiv(regions) if free && regions.positive?),
-                      in_use_bytes: in_use && (in_use * size), slack_bytes: free && (free * size) })
+                      in_use_bytes: product(in_use, body[:size_bytes]),
+                      slack_bytes: product(free, body[:size_bytes]) })
     end
+
+    def self.product(left, right) = left && right && (left * right)
+    private_class_method :product
   end
 
   # All size classes of the allocator, by size, used or not.
