@@ -28,11 +28,13 @@ $CPPFLAGS << " -D_GNU_SOURCE"
 
 # TLS descriptors: half the instructions of __tls_get_addr if dlopen finds room in the static TLS block. They are the
 # default on aarch64. On x86_64, glibc before 2.40 clobbers vector registers where a thread's block is allocated late
-# (sourceware bug 31372).
+# (sourceware bug 31372). musl does not, and has no __GLIBC_PREREQ.
 safe_descriptors = try_compile(<<~C, "-mtls-dialect=gnu2")
   #include <limits.h>
-  #if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 40)
+  #ifdef __GLIBC__
+  #if !__GLIBC_PREREQ(2, 40)
   #error
+  #endif
   #endif
 C
 $CFLAGS << " -mtls-dialect=gnu2" if RbConfig::CONFIG["host_cpu"] == "x86_64" && safe_descriptors
