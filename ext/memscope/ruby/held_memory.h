@@ -16,7 +16,8 @@
 #include "ruby/ruby_private.h"
 
 #define MEMSCOPE_LEFT_OUT_NAMES 8
-#define MEMSCOPE_ASKED_TYPES 256 /* a power of two, since an application has about a hundred types */
+/* An application has about a hundred types. The number is a power of two, so that a remainder is a mask. */
+#define MEMSCOPE_ASKED_TYPES 256
 
 struct memscope_left_out {
     char name[96]; /* wrap_struct_name of the type, truncated, "" if it has none */

@@ -1,4 +1,4 @@
-/* The highest RSS of this process (VmHWM), in microseconds. No allocation. Needs no GVL. */
+/* The highest RSS of this process (VmHWM). Each call takes microseconds, allocates nothing and needs no GVL. */
 #ifndef MEMSCOPE_PEAK_H
 #define MEMSCOPE_PEAK_H
 

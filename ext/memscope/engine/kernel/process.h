@@ -54,7 +54,7 @@ static inline bool memscope_process_has(const struct memscope_process_memory *me
  */
 enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory);
 
-/* Adds the figures of /proc/PID/status alone to *memory, in microseconds. */
+/* Adds the figures of /proc/PID/status alone to *memory. Takes microseconds. */
 enum memscope_status memscope_process_status_read(const char *process, struct memscope_process_memory *memory);
 
 /*

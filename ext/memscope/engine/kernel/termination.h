@@ -23,7 +23,7 @@ enum memscope_status memscope_process_started_parse(const char *text, uint64_t *
 
 /*
  * Sends SIGTERM to the process with this pid that started at this tick. MEMSCOPE_NOT_FOUND if it has ended, even if
- * another process has its pid. **by_pidfd is the way the signal was sent:
+ * another process has its pid. *by_pidfd is the way the signal was sent:
  *
  * - By a pidfd (Linux 5.3): it is opened before the tick is compared, and always refers to one process. If that is not
  *   the intended process, the tick differs, and nothing is sent. If it ends after the comparison, the signal fails.
