@@ -217,7 +217,24 @@ static void judge_runs(uint32_t reached, double budget) {
     }
 }
 
+static bool is_near(double value, double expected) {
+    return fabs(value - expected) <= 1e-9 * expected;
+}
+
+/* Fifty samples, of a hundred objects each, in one window. One of them adds nearly all bytes. */
+static void judge_unequal_samples(void) {
+    struct memscope_sampling_plan one_window = {.windows = 1, .stood_for = 40000, .squares = 40000.0 * 40000};
+    struct memscope_window_sums bytes = {0};
+    double unsampled = 1 - 50 / 5000.0, one_more = 51 / 50.0, equal = 30000000.0 * 30000000 / 50, largest = 29e6 * 29e6;
+
+    memscope_window_sums_add(&bytes, 30000000, 40000);
+    EXPECT(is_near(memscope_window_variance(&bytes, &one_window, 50, 5000, 0), equal * unsampled * one_more));
+    EXPECT(is_near(memscope_window_variance(&bytes, &one_window, 50, 5000, equal / 2), equal * unsampled * one_more));
+    EXPECT(is_near(memscope_window_variance(&bytes, &one_window, 50, 5000, largest), largest * unsampled * one_more));
+}
+
 int main(void) {
+    judge_unequal_samples();
     samples = memscope_object_samples_map();
     if (samples == NULL)
         SKIP("no memory");
