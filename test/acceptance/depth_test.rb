@@ -96,7 +96,7 @@ class DepthTest < MemscopeTest
       def counted = Memscope.snapshot(malloc: true).glibc.then { |glibc| glibc[:uordblks] + glibc[:hblkhd] }
       BusyPuma.while_serving do
         GC.disable
-        puts JSON.generate(Array.new(10) do
+        puts JSON.generate(Array.new(20) do
           before, ledger = counted, Memscope.ledger(deep: true)
           [before, ledger[:malloc].detail[:in_use_bytes], counted, ledger[:unattributed].bytes]
         end)

@@ -427,7 +427,7 @@ class MallocProfileThreadsTest < MemscopeTest
     answers = child(<<~RUBY, { preload: nil, env: { "BACKEND" => "imports" } }, timeout: 60)
       profile.start(rate: 512, backend: backend)
       4.times { Leaks.churn_behind(100_000) }
-      puts JSON.generate(Array.new(12) { Memscope.heap_graph(top: 1, deadline: 2).reasons[:reachable_count].to_s })
+      puts JSON.generate(Array.new(40) { Memscope.heap_graph(top: 1, deadline: 2).reasons[:reachable_count].to_s })
     RUBY
 
     assert_empty answers - [""]

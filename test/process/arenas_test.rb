@@ -222,9 +222,9 @@ class ArenasTest < MemscopeTest
   both_allocators "is read while threads allocate and die" do |preload|
     assert child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
       Host.start_churning(6)
-      threads = Array.new(4) { Thread.new { 7.times { Memscope.arenas.sum(&:index) } } }
-      20.times { Memscope.size_classes; Memscope.arenas }
-      3.times { Memscope.fragmentation }
+      threads = Array.new(4) { Thread.new { 20.times { Memscope.arenas.sum(&:index) } } }
+      60.times { Memscope.size_classes; Memscope.arenas }
+      10.times { Memscope.fragmentation }
       threads.each(&:join)
       Host.stop_churning
       puts true

@@ -84,7 +84,7 @@ class NamedReferencesTest < MemscopeTest
               "$global → Hash {Symbol} → Array", "$k → Hash {Symbol} → Array"].freeze
 
   # How many paths to each target are followed; MEMSCOPE_PATHS=300 for all.
-  FOLLOWED = Integer(ENV.fetch("MEMSCOPE_PATHS", "5"))
+  FOLLOWED = Integer(ENV.fetch("MEMSCOPE_PATHS", "15"))
 
   def test_each_step_of_each_path_is_a_reference_that_ruby_reports
     found = child_json(<<~RUBY, requires: %w[json])
