@@ -52,6 +52,7 @@ class PurgeResultTest < MemscopeTest
     result = dry(lever(:gc, 1, reason: "a range"), left_out: { gc: "it stops Ruby", compact: "too" },
                                                    reasons: { rows: "no" })
 
-    assert_equal({ rows: "no", gc: "it stops Ruby; a range", compact: "too" }, result.all_reasons)
+    assert_equal({ rows: "no", gc: "it stops Ruby. Name it to run it; a range", compact: "too. Name it to run it" },
+                 result.all_reasons)
   end
 end

@@ -42,7 +42,8 @@ module Memscope
       # @return [Hash{Symbol => String}] why a figure is missing or approximate, also by lever
       def all_reasons
         own = levers.to_h { |lever| [lever.name, lever.reason] }.compact
-        [left_out, own].reduce(reasons) { |all, more| all.merge(more) { |_name, *both| both.join("; ") } }
+        named = left_out.transform_values { |reason| "#{reason}. #{WORDS[:run_by_name]}" }
+        [named, own].reduce(reasons) { |all, more| all.merge(more) { |_name, *both| both.join("; ") } }
       end
 
       # @api private
