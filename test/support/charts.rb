@@ -17,7 +17,7 @@ module Charts
         ruby_heap: reading(:RubyHeap, ruby_heap, { ruby: "3.1.2", **differences[:ruby_heap] }),
         process_memory: reading(:ProcessMemory, process_memory, differences[:process_memory]),
         cgroup: reading(:Cgroup, cgroup, differences[:cgroup]),
-        objects: differences[:objects], garbage: differences[:garbage],
+        objects: differences[:objects], garbage: differences[:garbage], mappers: differences[:mappers],
         shared_files: differences[:shared_files], verdict: differences[:verdict],
         pauses_ms: { gc: 120.0, compact: 480.0 },
         lint: lint(malloc[:name], differences[:problems] || [], differences[:environment]),

@@ -85,9 +85,8 @@ module Memscope
         libraries = evidence.mappers.to_a
         called = [growth_of(:c_library_bytes), bytes].min
         rest = bytes - called >= FLOOR
-        mapped = libraries.any? ? :why_named : :why
         { **(called.zero? || rest ? {} : { title: :title_called }),
-          why: called.zero? ? mapped : [:why_called, (:why_rest if rest)],
+          why: called.zero? ? [:why, (:libraries if libraries.any?)] : [:why_called, (:why_rest if rest)],
           figures: { libraries: libraries.join(", "), called_bytes: called } }
       end
 

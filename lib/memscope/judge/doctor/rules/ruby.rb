@@ -70,13 +70,14 @@ module Memscope
           figures: { variables: names.join(" and ") } }
       end
 
-      rule(:native_memory, :untracked_bytes, floor: FLOOR, ratio: 0.15) do
+      rule(:native_memory, :untracked_bytes, floor: FLOOR, ratio: 0.15) do |bytes|
+        traced = [traced_bytes, bytes].min # the tables of these records are an object's
         { severity: :info,
           why: [:may_be, (:sizes if unsized_reason), (:compiler if jit_bytes.end >= MEBIBYTE),
-                (:tracing if traced_bytes >= FLOOR), unsized, unjudged, (:collect if collect),
+                (:tracing if traced >= FLOOR), unsized, unjudged, (:collect if collect),
                 (:again if incomparable)],
           remedy: collect ? [collect, nil] : %i[profile profile_cost],
-          figures: { compiled: between(*jit_bytes.minmax) } }
+          figures: { compiled: between(*jit_bytes.minmax), traced_bytes: traced } }
       end
       private_constant :MUCH, :RETURNS
     end
