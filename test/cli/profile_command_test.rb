@@ -111,7 +111,7 @@ class CLIProfileTest < MemscopeTest
     status, out, err = profile("--objects", "--pid", process.pid.to_s, "--seconds=0.1", "--format=json")
 
     assert_equal [0, :objects], [status, Memscope::Profile.from_json(out).backend]
-    assert_match(/is being profiled already\. That profile continues unchanged/, err)
+    assert_match(/is being profiled already\. That profile continues unchanged, .* is its change in 0\.1 s$/, err)
     process = listening("", env: { "MEMSCOPE_ACTIONS" => "0" })
     status, _out, err = profile("--objects", "--pid", process.pid.to_s)
 

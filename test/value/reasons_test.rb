@@ -44,6 +44,8 @@ class ReasonsTest < MemscopeTest
     assert_equal "a lower bound that leaves out objects with slow or broken size functions: 2 of type A\uFFFD, " \
                  "1 of type (unnamed)",
                  Reasons.sentence([:objects_left_out, types])
+    assert_equal "too few windows of allocations were sampled so far (1), so the true error may be larger",
+                 Reasons.sentence([:windows_few, 1])
     assert_raises(KeyError) { Reasons.sentence(:unheard_of) }
   end
 
