@@ -2,10 +2,11 @@
 
 module Memscope
   class Configuration
-    # The values that a setting allows: `fits` judges one; `held` makes of it what the configuration holds, frozen.
+    # The values that a setting allows: `fits` judges one; `held` makes of it what the configuration holds, frozen;
+    # `code_only` is whether no environment variable can give one.
     # @api private
-    Type = Struct.new(:allowed, :fits, :held) do
-      def initialize(allowed, fits, held = :itself.to_proc) = super
+    Type = Struct.new(:allowed, :fits, :held, :code_only) do
+      def initialize(allowed, fits, held = :itself.to_proc, code_only: false) = super(allowed, fits, held, code_only)
 
       # @return [String] the same for an environment variable
       def allowed_in_environment
@@ -75,14 +76,13 @@ module Memscope
 
       # @return [Type] an object that responds to all of the methods, or nil; only code can set it
       def responding(*methods, allowed:)
-        Type.new(allowed, ->(value) { value.nil? || methods.all? { |name| value.respond_to?(name) } })
+        Type.new(allowed, ->(value) { value.nil? || methods.all? { |name| value.respond_to?(name) } }, code_only: true)
       end
 
       SWITCH = one_of(true, false)
     end
 
-    # One setting as data: its type, its default, and the environment variable that sets it.
-    # What it means is in settings.words.
+    # One setting as data: its type and its default. What it means is in settings.words.
     class Setting
       WORDS = Words.beside(__FILE__)
       private_constant :WORDS
@@ -93,9 +93,7 @@ module Memscope
       #   @return [Object]
       # @!attribute [r] safe
       #   @return [Object] the least permissive value, for a process that continues although the variable is wrong
-      # @!attribute [r] variable
-      #   @return [String, nil] the environment variable; nil if only code can set it
-      attr_reader :name, :default, :safe, :variable
+      attr_reader :name, :default, :safe
 
       # @param type [Type]
       # @param secret [Boolean] whether its value must not be shown
@@ -106,6 +104,10 @@ module Memscope
         attributes.each { |name, value| instance_variable_set(:"@#{name}", value) }
         freeze
       end
+
+      # @return [String, nil] the environment variable, MEMSCOPE_WORKER_INTERVAL for worker_interval_seconds; nil if
+      #   only code can set it
+      def variable = ("MEMSCOPE_#{name.name.upcase.delete_suffix('_SECONDS')}" unless @type.code_only)
 
       # @return [String] its meaning; docs/configuration.md has the details
       def sentence = WORDS[name]
@@ -150,28 +152,24 @@ module Memscope
 
     # Every setting, by name, in the order in which they are documented.
     SETTINGS = {
-      listen: { type: Types.path(true, false), default: false, variable: "MEMSCOPE_LISTEN" },
-      socket_directory: { type: Types.path(nil), variable: "MEMSCOPE_SOCKET_DIRECTORY" },
-      username: { type: Types.text(without: ":"), safe: "", variable: "MEMSCOPE_USERNAME" },
-      password: { type: Types.text, safe: "", variable: "MEMSCOPE_PASSWORD", secret: true },
+      listen: { type: Types.path(true, false), default: false },
+      socket_directory: { type: Types.path(nil) },
+      username: { type: Types.text(without: ":"), safe: "" },
+      password: { type: Types.text, safe: "", secret: true },
       authorize: { type: Types.responding(:call, allowed: "nil, an object that responds to call, such as a lambda") },
-      actions: { type: Types::SWITCH, default: true, safe: false, variable: "MEMSCOPE_ACTIONS" },
-      worker_interval_seconds: { type: Types.number(1..3600, seconds: true), default: 10,
-                                 variable: "MEMSCOPE_WORKER_INTERVAL" },
-      metrics_ledger_interval_seconds: { type: Types.number(1..86_400, seconds: true, optional: true),
-                                         variable: "MEMSCOPE_METRICS_LEDGER_INTERVAL" },
-      metrics_arenas: { type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_ARENAS" },
-      metrics_objects: { type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_OBJECTS" },
-      objects_profile: { type: Types::SWITCH, default: false, variable: "MEMSCOPE_OBJECTS_PROFILE" },
-      history: { type: Types::SWITCH, default: true, variable: "MEMSCOPE_HISTORY" },
-      policy: { type: Types.one_of(:off, :observe, :act), default: :off, variable: "MEMSCOPE_POLICY" },
-      policy_soft: { type: Types.number(0.1..1), default: 0.8, variable: "MEMSCOPE_POLICY_SOFT" },
-      policy_interval_seconds: { type: Types.number(1..604_800, seconds: true), default: 900,
-                                 variable: "MEMSCOPE_POLICY_INTERVAL" },
-      policy_min_uptime_seconds: { type: Types.number(0..604_800, seconds: true), default: 1800,
-                                   variable: "MEMSCOPE_POLICY_MIN_UPTIME" },
-      policy_supervised: { type: Types::SWITCH, default: false, variable: "MEMSCOPE_POLICY_SUPERVISED" },
-      background_thread: { type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD" },
+      actions: { type: Types::SWITCH, default: true, safe: false },
+      worker_interval_seconds: { type: Types.number(1..3600, seconds: true), default: 10 },
+      metrics_ledger_interval_seconds: { type: Types.number(1..86_400, seconds: true, optional: true) },
+      metrics_arenas: { type: Types::SWITCH, default: false },
+      metrics_objects: { type: Types::SWITCH, default: false },
+      objects_profile: { type: Types::SWITCH, default: false },
+      history: { type: Types::SWITCH, default: true },
+      policy: { type: Types.one_of(:off, :observe, :act), default: :off },
+      policy_soft: { type: Types.number(0.1..1), default: 0.8 },
+      policy_interval_seconds: { type: Types.number(1..604_800, seconds: true), default: 900 },
+      policy_min_uptime_seconds: { type: Types.number(0..604_800, seconds: true), default: 1800 },
+      policy_supervised: { type: Types::SWITCH, default: false },
+      background_thread: { type: Types::SWITCH, default: false },
       logger: { type: Types.responding(:info, :warn, allowed: "nil, an object that responds to info and warn") }
     }.to_h { |name, setting| [name, Setting.new(name: name, safe: setting[:default], **setting)] }.freeze
   end
