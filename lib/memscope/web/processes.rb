@@ -208,15 +208,11 @@ module Memscope
       # @return [Object] what the block returns, or without a block the profile, possibly some seconds old
       # @raise [HttpError] if there is none, or the process does not answer
       def kept_profile(profiler, place, state, *form)
-        found = state[:session]&.positive?
-        raise HttpError.of(404, :no_profile, name: profiler.name.tr("_", " "), place: place) unless found
+        none = HttpError.of(404, :no_profile, name: profiler.name.tr("_", " "), place: place)
+        raise none unless state[:session]&.positive?
+        return fetch(:profile, profiler, place.pid, state) { call(place, :"#{profiler}_snapshot") } unless block_given?
 
-        profile = lambda do
-          fetch(:profile, profiler, place.pid, state) { call(place, :"#{profiler}_snapshot") }
-        end
-        return profile.call unless block_given?
-
-        fetch(:rendered, profiler, place.pid, state, *form) { yield(profile.call) }
+        fetch(:rendered, profiler, place.pid, state, *form) { yield(kept_profile(profiler, place, state)) }
       end
 
       private
