@@ -167,7 +167,7 @@ class EnduranceTest < MemscopeTest
   def held_bytes(ledger) = ledger.rss_bytes - ledger[:malloc].bytes + used_bytes(ledger)
 
   # What malloc has given out.
-  def used_bytes(ledger) = ledger[:malloc].each_leaf.select { |row| GIVEN_OUT.include?(row.id) }.sum(&:bytes)
+  def used_bytes(ledger) = ledger[:malloc].leaves.select { |row| GIVEN_OUT.include?(row.id) }.sum(&:bytes)
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 end

@@ -52,7 +52,7 @@ module Memscope
       def of_glibc(ledger)
         malloc = ledger.row(:malloc)
         allocated, trimmable = malloc&.detail&.values_at(:in_use_bytes, :trimmable_bytes)
-        free = malloc&.each_leaf&.select { |row| %i[free top].include?(row.id) }&.sum(&:bytes)
+        free = malloc&.leaves&.select { |row| %i[free top].include?(row.id) }&.sum(&:bytes)
         build(:glibc, [ledger], allocated_bytes: allocated, resident_bytes: malloc&.bytes, purgeable_bytes: trimmable,
                                 stuck_bytes: trimmable && [free - trimmable, 0].max, stuck: [],
                                 reasons: { active_bytes: "glibc counts no pages",

@@ -34,23 +34,17 @@ module Memscope
       # @return [Boolean] whether it has no children
       def leaf? = children.empty?
 
-      # @yield [Row] itself if it is a leaf, else every leaf below it
-      # @return [Enumerator<Row>, self] an Enumerator without a block
-      def each_leaf(&block)
-        return enum_for(:each_leaf) unless block
-
-        leaf? ? yield(self) : children.each { |child| child.each_leaf(&block) }
-        self
-      end
+      # @return [Array<Row>] itself if it is a leaf, else every leaf below it
+      def leaves = leaf? ? [self] : children.flat_map(&:leaves)
 
       # @return [Boolean] whether reports show it: a zero matters in the row :unattributed only
       def visible? = !bytes.zero? || id == :unattributed || children.any?(&:visible?)
 
       # @api private
-      def each_path(above, path = id, &block)
-        yield path, self, above
-        lineage = [*above, self]
-        children.each { |child| child.each_path(lineage, :"#{path}/#{child.id}", &block) }
+      # @return [Array<Array(Symbol, Row, Array<Row>)>] itself and every row below it, as Ledger#each_path yields them
+      def paths(above = [], path = id)
+        below = children.flat_map { |child| child.paths([*above, self], :"#{path}/#{child.id}") }
+        [[path, self, above], *below]
       end
     end
 
@@ -197,10 +191,8 @@ module Memscope
     # @yield [Row] each row without children, in order
     # @return [Enumerator<Row>, self] an Enumerator without a block
     def each_leaf(&block)
-      return enum_for(:each_leaf) unless block
-
-      rows.each { |row| row.each_leaf(&block) }
-      self
+      leaves = rows.flat_map(&:leaves).each(&block)
+      block ? self : leaves
     end
 
     # @yieldparam path [Symbol] :malloc, :"malloc/main_heap", …
@@ -208,10 +200,8 @@ module Memscope
     # @yieldparam above [Array<Row>] its ancestors, the top row first
     # @return [Enumerator, self] an Enumerator without a block
     def each_path(&block)
-      return enum_for(:each_path) unless block
-
-      rows.each { |row| row.each_path([], &block) }
-      self
+      paths = rows.flat_map(&:paths).each(&block)
+      block ? self : paths
     end
 
     # @return [Integer, nil] memory in the rows :garbage, which no reference reaches; nil without `garbage: true`, or

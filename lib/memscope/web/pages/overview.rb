@@ -121,7 +121,7 @@ module Memscope
         # The free bytes of a row. Its negative leaves, which stand for bytes that are not resident, are subtracted:
         # those bytes may lie in free memory.
         def held(row)
-          leaves = row.each_leaf.select { |leaf| FREE.include?(leaf.id) || leaf.bytes.negative? }
+          leaves = row.leaves.select { |leaf| FREE.include?(leaf.id) || leaf.bytes.negative? }
           leaves.sum(&:bytes).clamp(0, [row.bytes, 0].max)
         end
       end
