@@ -88,7 +88,7 @@ module Memscope
         snapshot: ->(_interval) { Snapshot.read }, cgroup: ->(_interval) { Cgroup.read },
         verdict: ->(_interval) { Runtime.current.verdict },
         allocator: ->(_interval) { CACHES[:allocator].fetch(Float::INFINITY) { Allocator.read } },
-        ledger: ->(interval) { CACHES[:ledger].fetch(interval) { Ledger.read } },
+        ledger: ->(interval) { CACHES[:ledger].fetch(interval) { Ledger.read_between_collections } },
         arenas: ->(interval) { Arenas.read_for_metrics(CACHES[:arenas], interval) },
         tags: ->(interval) { Tags.read_for_metrics(CACHES[:tags], interval) },
         census: ->(interval) { CACHES[:census].fetch(interval || INTERVAL) { Census.bounded } }
