@@ -54,6 +54,21 @@ class ProgramRequiresTest < MemscopeTest
     assert_operator found.other_objects_bytes + found.other_malloc_bytes, :>, -PlantedGems::HEAVY_BYTES
   end
 
+  # Ruby loads them before RUBYOPT's, so before memscope. The arguments are the program's own.
+  def test_files_of_the_option_r_are_mentioned
+    why = lambda do |*words|
+      ran = launch("requires", "--json", "--", *RUBY, *@load_path, *words)
+      Memscope::Requires.from_json(ran.err.lines.last).reasons[:gems]
+    end
+
+    [%w[-rlight -e 1], %w[-wrlight -e 1], ["-r", "light", "-e", "1", ""]].each do |words|
+      assert_match(/the command's -r option names are not measured/, why[*words], words)
+    end
+    [%w[-W:no-deprecated -e 1 -- -rlight], ["-e", "require 'light'", "a", "-r", ""]].each do |words|
+      assert_nil why[*words], words
+    end
+  end
+
   def test_a_compaction_is_reported
     skip_without_compaction
 

@@ -31,11 +31,19 @@ module Memscope
         obstacle = ObjectProfile.obstacle
         return obstacle if obstacle
 
+        @by_option = option_r?
         @program = [$PROGRAM_NAME, *ARGV].map { |word| word.empty? ? '""' : word.scrub }.join(" ")
         2.times { read } # the first reading allocates what later ones use again
         @before = read
         @compactions = compactions
         RequireRecorder.start&.then { |why| Reasons.sentence(why) }
+      end
+
+      # Whether Ruby's command line has the option -r, alone or after letters of options without an argument. The words
+      # at its end are the program's own.
+      def option_r?
+        words = File.binread("/proc/self/cmdline").lines("\0", chomp: true)
+        words.reverse.drop(ARGV.size).any?(/\A-[acdhlnpsSvwy]*r/)
       end
 
       # Ends recording.
@@ -99,7 +107,8 @@ module Memscope
           other_malloc_bytes: ([:requires_lost, @lost] if @lost.positive?),
           other_objects_bytes: ([:requires_crowded, @crowded] if @crowded.positive?),
           objects_bytes: objects_reason,
-          nodes: (:requires_transient if RUBY_VERSION < "3.3") }.compact
+          nodes: (:requires_transient if RUBY_VERSION < "3.3"),
+          gems: (:requires_by_option if @by_option) }.compact
       end
 
       def objects_reason
