@@ -26,8 +26,6 @@ module Memscope
     # :too_early to tell; :steady, no growth; :filling, growth that levels off, as of a cache; :step, a sudden rise that
     # stayed; :leak, unbounded growth.
     KINDS = declared(:verdict).one_of
-    # The layers of memory: see `layer`.
-    LAYERS = declared(:layer).one_of
 
     require_relative "verdict/sentence"
 
