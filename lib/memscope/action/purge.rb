@@ -107,29 +107,27 @@ module Memscope
       private
 
       def forecast(evidence)
-        @ledgers << evidence.ledger
-        leave_out(evidence.ledger)
-        @levers.map do |name|
-          gc = Forecast.of_collection(evidence.garbage&.collected, evidence.ledger) if name == :gc
-          lever(name, gc || Forecast.of(name, evidence.ledger, heap: evidence.ruby_heap, collect: false))
+        predictions(evidence.ledger, evidence.ruby_heap) do |name|
+          Forecast.of_collection(evidence.garbage&.collected, evidence.ledger) if name == :gc
         end
       end
 
       # With `gc`, Forecast gets no heap: it then reads the heap right after a collection, which allows a narrower
       # forecast than the heap read here, in which there may be garbage.
       def predict
-        if @levers.include?(:gc)
-          ledger, @blocks, heap = Ledger.survey(gc: @collect)
-          @ledgers << ledger
-        else
-          ledger = read(@levers, gc: @collect)
-        end
-        leave_out(ledger)
-        heap = nil if @collect
-        @levers.map do |name|
+        ledger, @blocks, heap = Ledger.survey(gc: @collect) if @levers.include?(:gc)
+        ledger ||= Ledger.read(deep: @levers.include?(:trim), shared: true, gc: @collect)
+        predictions(ledger, (heap unless @collect)) do |name|
           blocks = @blocks unless @left_out.key?(:gc) && name != :gc # a purge then collects no garbage before it
-          lever(name, Forecast.of_garbage(name, blocks) || Forecast.of(name, ledger, collect: @collect, heap: heap))
+          Forecast.of_garbage(name, blocks)
         end
+      end
+
+      # @yieldreturn [Forecast, nil] of the garbage that the lever returns; nil to predict without it
+      def predictions(ledger, heap)
+        @ledgers << ledger
+        leave_out(ledger)
+        @levers.map { |name| lever(name, yield(name) || Forecast.of(name, ledger, collect: @collect, heap: heap)) }
       end
 
       # The first ledger is deep if the lever that runs first may need one.
@@ -150,8 +148,8 @@ module Memscope
 
       # The ledgers before and after trimming are deep: the first for the forecast, the second so that the rows before
       # and after can be compared.
-      def read(levers, gc: false)
-        Ledger.read(deep: levers.include?(:trim), shared: true, gc: gc).tap { |ledger| @ledgers << ledger }
+      def read(levers)
+        Ledger.read(deep: levers.include?(:trim), shared: true).tap { |ledger| @ledgers << ledger }
       end
 
       def run(name, following)
