@@ -153,6 +153,12 @@ module Memscope
       # @return [void]
       def forget = @mutex.synchronize { @caches = {} }
 
+      # @param place [Place]
+      # @param name [Symbol] :heap_graph or :censuses
+      # @return [Array<Reading>] what the process keeps of those that somebody took in it, the oldest first
+      # @raise [HttpError] if the process does not answer
+      def kept(place, name) = place.here? ? Runtime.current.kept(name) : call(place, :"kept_#{name}")
+
       # Runs one of Calls in the place's process.
       #
       # @param place [Place]

@@ -21,7 +21,7 @@ module Memscope
         def census = censuses.last
 
         # @return [Memscope::HeapGraph, nil]
-        def heap = kept(:heap, :kept_heap_graph).last
+        def heap = kept(:heap, :heap_graph).last
 
         # @return [Array<Report::ReadingPage>] what grew since the census before, if there is one; and the census
         def counts
@@ -51,9 +51,9 @@ module Memscope
 
         private
 
-        def censuses = kept(:census, :kept_censuses)
+        def censuses = kept(:census, :censuses)
 
-        def kept(name, call) = @taken[name] ||= @processes.call(place, call)
+        def kept(name, kept) = @taken[name] ||= @processes.kept(place, kept)
       end
     end
   end
