@@ -225,7 +225,7 @@ class RactorsNoticedTest < MemscopeTest
 
     assert_equal [7, nil], [value, classes]
     assert_operator allocated, :>, 1
-    assert_match(/\Aa Ractor was created meanwhile/, reason)
+    assert_match(/\Athe block created a Ractor/, reason)
   end
 
   # Its rounds that look for lines trace allocations.
@@ -242,7 +242,7 @@ class RactorsNoticedTest < MemscopeTest
 
     assert_equal "Object", names
     assert_includes held.to_a.join, "HELD"
-    assert_match(/a Ractor was created meanwhile/, reason)
+    assert_match(/the block created a Ractor/, reason)
   end
 
   def test_what_is_required_is_recorded_up_to_there

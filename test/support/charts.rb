@@ -19,7 +19,7 @@ module Charts
         cgroup: reading(:Cgroup, cgroup, differences[:cgroup]),
         objects: differences[:objects], garbage: differences[:garbage], mappers: differences[:mappers],
         shared_files: differences[:shared_files], verdict: differences[:verdict],
-        pauses_ms: { gc: 120.0, compact: 480.0 },
+        gc_pause_ms: 120.0,
         lint: lint(malloc[:name], differences[:problems] || [], differences[:environment]),
         total_cost: Bodies.cost }
     )

@@ -43,14 +43,6 @@ module Memscope
     end
 
     # @api private
-    # @return [Hash{Symbol => Float, nil}] the milliseconds for which a full GC (`gc`) and a compaction (`compact`) are
-    #   predicted to stop Ruby
-    def self.pauses_ms
-      pause = Native.gc_pause_ms
-      FULL_GCS.transform_values { |count| pause && (pause * count) }
-    end
-
-    # @api private
     # @return [String, nil] why memscope never compacts a heap of this Ruby; nil if it can
     def self.compaction_refusal(ruby = RUBY_VERSION)
       Reasons.sentence([:compaction_crashes, ruby]) if UNSAFE_TO_COMPACT.include?(ruby)

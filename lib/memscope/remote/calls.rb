@@ -116,8 +116,7 @@ module Memscope
         check_actions if call.action
         return send(name, **options) if singleton_class.private_method_defined?(name, false)
 
-        unit, *path, read = call.reader
-        path.reduce(Loading.unit(unit), :public_send).public_send(read, **options)
+        Loading.reader(*call.reader).call(**options)
       end
 
       # One line, with the parts of an Invalid.

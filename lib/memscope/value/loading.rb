@@ -52,6 +52,10 @@ module Memscope
         end
       end
 
+      # @param path [Array<Symbol>] a constant, then methods that lead from one object to the next
+      # @return [Method] the last of them
+      def reader(name, *path, read) = path.reduce(unit(name), :public_send).method(read)
+
       def units(*names) = names.each { |name| unit(name) }
 
       # Has Ruby load each file when one of its constants is first named.

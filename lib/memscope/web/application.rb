@@ -19,6 +19,8 @@ module Memscope
                    "/heap" => "/objects", "/arenas" => "/allocator", "/size_classes" => "/allocator",
                    "/fragmentation" => "/allocator", "/ruby_heap" => "/allocator",
                    "/mappings" => "/allocator" }.freeze
+      # Those that are read as they are. The others are readings that their pages keep, choose or diagnose.
+      PLAIN = %i[doctor arenas fragmentation ruby_heap mappings].freeze
       # The method that answers each path.
       READS = { **PAGES.transform_values { :page }, **READINGS.transform_values { :reading },
                 **Assets::ALL.transform_values { :asset },
@@ -46,7 +48,8 @@ module Memscope
       LOGGED = 60
       # Bytes of a dump that are read at a time.
       PART = 1 << 16
-      private_constant :PAGES, :READINGS, :READS, :ACTIONS, :POSTS, :HANDLERS, :HEADERS, :TYPES, :LOGGED, :PART
+      private_constant :PAGES, :READINGS, :PLAIN, :READS, :ACTIONS, :POSTS, :HANDLERS, :HEADERS, :TYPES, :LOGGED,
+                       :PART
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
@@ -153,8 +156,9 @@ module Memscope
         path = READINGS.fetch(request.path)
         return moved(request, path) if request.format == :html
 
-        page = page_of(PAGES.fetch(path), request)
-        shown(page, request, page.data(request.path.delete_prefix("/")))
+        name = request.path.delete_prefix("/").to_sym
+        page = page_of(PAGES.fetch(path), request) unless PLAIN.include?(name)
+        shown(page, request, page ? page.data(name) : @processes.read(@processes.place(request.query), name))
       end
 
       # To the part of the page that shows the reading.

@@ -22,8 +22,9 @@ module Memscope
       MAX_KEPT = 64
       # Kinds that are cheap enough to be read while another thread takes another reading.
       CHEAP = %i[ledger history workers metrics].freeze
-      # How kinds are read in this process that no call reads in the same way.
-      KINDS = { metrics: -> { Memscope::Prometheus.text }, workers: -> { Workers.read } }.freeze
+      # How kinds are read in this process that no class has for itself.
+      KINDS = { metrics: -> { Memscope::Prometheus.text }, workers: -> { Workers.read },
+                diagnosis_with_forecast: -> { Calls::Diagnosed.read } }.freeze
       # In seconds. :purge and :profile (to start or stop a profile) are totals for all workers that a call names; each
       # of the other timeouts is for one worker.
       TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, graph: 40.0, state: 5.0 }.freeze
@@ -237,7 +238,7 @@ module Memscope
 
       # Another process needs no lock here: it answers one call at a time.
       def take(kind, options)
-        read = @kinds[kind] || ->(**given) { Calls.run(kind, **given) }
+        read = @kinds[kind] || Loading.reader(*Calls::CALLS.fetch(kind).reader)
         CHEAP.include?(kind) ? read.call(**options) : @one_at_a_time.synchronize { read.call(**options) }
       end
 

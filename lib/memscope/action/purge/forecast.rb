@@ -139,7 +139,8 @@ module Memscope
       # By lever, from a ledger read with `shared: true`.
       def self.of(ledger)
         shared = ledger.row(:ruby_heap)&.shared_bytes
-        RubyHeap.pauses_ms.transform_values { |pause| new(pause, shared) }
+        pause = Native.gc_pause_ms
+        RubyHeap::FULL_GCS.transform_values { |count| new(pause && (pause * count), shared) }
       end
 
       def long? = pause_ms.nil? || pause_ms > MAX_PAUSE_MS

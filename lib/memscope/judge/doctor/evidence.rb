@@ -105,7 +105,7 @@ module Memscope
 
       def self.known(ledger, blocks)
         { verdict: Runtime.current.verdict, objects: Objects.kept, garbage: Garbage.of(blocks),
-          pauses_ms: RubyHeap.pauses_ms.compact, mappers: mappers(ledger), shared_files: shared_files(ledger) }
+          gc_pause_ms: Native.gc_pause_ms, mappers: mappers(ledger), shared_files: shared_files(ledger) }
       end
 
       def self.of_jemalloc(ledger) = ([Arenas.read, Fragmentation.read] if ledger.allocator.name == :jemalloc)

@@ -145,7 +145,9 @@ module Memscope
       def unjudged_increase_bytes = snapshot.gc[:oldmalloc_increase_bytes] || 0
 
       # @return [String, nil] for how long a full GC or a compaction stops Ruby, as a purge predicts it
-      def predicted_pause(lever) = evidence.pauses_ms&.[](lever)&.then { |milliseconds| pause(milliseconds) }
+      def predicted_pause(lever)
+        evidence.gc_pause_ms && pause(evidence.gc_pause_ms * RubyHeap::FULL_GCS.fetch(lever))
+      end
 
       # @return [Integer, nil] bytes of garbage; if it is unknown what is garbage, the most bytes that may be garbage
       def garbage_bytes = garbage ? garbage.bytes : garbage_max_bytes
