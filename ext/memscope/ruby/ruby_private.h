@@ -113,13 +113,17 @@ void rb_vm_lock_leave_body(unsigned int *level);
 size_t rb_obj_memsize_of(VALUE object);
 
 /*
- * struct heap_page, which the first word of every heap page points to, begins with slot_size, total_slots and
- * free_slots, 16 bits each, from 3.1 to 4.0 (gc.c, gc/default/default.c). 4.1dev differs. Readers must check the values
- * against the slots themselves.
+ * struct heap_page, which the first word of every heap page points to (struct heap_page_header), begins with slot_size,
+ * total_slots and free_slots, 16 bits each, from 3.1 to 4.0 (gc.c, gc/default/default.c). 4.1dev differs. In a Ruby
+ * with another layout, the word may be anything: readers must not dereference it until they have checked the values,
+ * read by memscope_own_memory_read, against the slots themselves.
  */
 struct memscope_heap_page_header {
     unsigned short slot_size, total_slots, free_slots;
 };
+static inline const struct memscope_heap_page_header *memscope_header_of_page(uintptr_t page) {
+    return *(const struct memscope_heap_page_header *const *)page; // NOLINT(performance-no-int-to-ptr)
+}
 
 /*
  * Calls back for each object that an object refers to, or that a root refers to, as the mark phase finds them. Runs

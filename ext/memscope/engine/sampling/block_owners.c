@@ -143,7 +143,7 @@ uint32_t memscope_owner(void) {
 void memscope_owner_give(uintptr_t address, uint32_t owner) {
     void *block = (void *)address;
 
-    if (owners && disown(block, bytes_of(block)) != 0)
+    if (owners && memscope_address_map_get(owners, address) != 0 && disown(block, bytes_of(block)) != 0)
         give(block, owner);
 }
 

@@ -1,5 +1,6 @@
 #include "values.h"
 
+#include "base/own_memory.h"
 #include "ruby/heap/ruby_heap.h"
 #include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
@@ -32,7 +33,7 @@ static uint32_t walk_slots(const struct memscope_heap_page *page) {
 }
 
 static const struct memscope_heap_page_header *header_of(const struct memscope_heap_page *page) {
-    return *(const struct memscope_heap_page_header *const *)page->start;
+    return memscope_header_of_page(page->start);
 }
 
 /*
@@ -85,26 +86,49 @@ static const char *walk_pages(void (*walk)(memscope_page_callback *callback, voi
     return NULL;
 }
 
+/* A field that is always 0 agrees with all full pages. Only a page with free slots proves that it counts them. */
+static bool a_page_proves_free_slots(const struct memscope_heap_listing *listing) {
+    for (size_t index = 0; index < listing->count; index++) {
+        const struct memscope_heap_page *page = &listing->pages[index];
+        unsigned short free_slots = header_of(page)->free_slots;
+
+        if (free_slots != 0)
+            return page->slot_count - free_slots == walk_slots(page);
+    }
+    return false;
+}
+
 /*
  * Returns true if the page headers agree with the slots on a sample of pages. A header counts no slot as free while
- * Ruby allocates from the page. Up to SAMPLE_PAGES / 4 such pages are accepted with any number of live slots.
+ * Ruby allocates from the page. Up to SAMPLE_PAGES / 4 such pages are accepted with any number of live slots. In a
+ * Ruby with another layout, the address of a header may be any word: it is not dereferenced.
  */
-static bool headers_are_right(const struct memscope_heap_listing *listing) {
+static bool sample_agrees(const struct memscope_heap_listing *listing, const struct memscope_own_memory *memory) {
     size_t step = listing->count / SAMPLE_PAGES + 1, being_allocated = 0;
 
     for (size_t index = 0; index < listing->count; index += step) {
         const struct memscope_heap_page *page = &listing->pages[index];
-        const struct memscope_heap_page_header *header = header_of(page);
+        struct memscope_heap_page_header header;
         uint32_t live = walk_slots(page);
 
-        if (header->total_slots != page->slot_count || header->free_slots > header->total_slots)
+        if (!memscope_own_memory_read(memory, (uintptr_t)header_of(page), &header, sizeof header) ||
+            header.total_slots != page->slot_count || header.free_slots > header.total_slots)
             return false;
-        if (page->slot_count - header->free_slots == live)
+        if (page->slot_count - header.free_slots == live)
             continue;
-        if (header->free_slots != 0 || ++being_allocated > SAMPLE_PAGES / 4)
+        if (header.free_slots != 0 || ++being_allocated > SAMPLE_PAGES / 4)
             return false;
     }
     return true;
+}
+
+static bool headers_are_right(const struct memscope_heap_listing *listing) {
+    struct memscope_own_memory memory;
+    bool right = memscope_own_memory_open(&memory) == MEMSCOPE_OK && sample_agrees(listing, &memory) &&
+                 a_page_proves_free_slots(listing);
+
+    memscope_own_memory_close(&memory);
+    return right;
 }
 
 /* Neither a page nor its header, which lies elsewhere, is in a CPU cache: both are prefetched. */

@@ -1,6 +1,7 @@
 #include "ruby/sample/object_owners.h"
 
 #include "base/address_map.h"
+#include "ruby/ruby_private.h"
 #include "ruby/sample/event_hooks.h"
 #include "sampling/block_owners.h"
 
@@ -48,9 +49,9 @@ void memscope_object_owners_stop(void) {
     memscope_event_hook_remove(on_gc);
 }
 
-/* A heap page begins with the address of its description, a block of malloc (gc.c, struct heap_page_header). */
-static void give_description(const struct memscope_heap_page *page) {
-    memscope_owner_give(*(const uintptr_t *)page->start, MEMSCOPE_OWNER_RUBY); // NOLINT(performance-no-int-to-ptr)
+/* The header of a heap page is a block of malloc. */
+static void give_header(const struct memscope_heap_page *page) {
+    memscope_owner_give((uintptr_t)memscope_header_of_page(page->start), MEMSCOPE_OWNER_RUBY);
 }
 
 void memscope_object_owners_sum(const struct memscope_heap_listing *listing, struct memscope_owned_objects *owned) {
@@ -58,7 +59,7 @@ void memscope_object_owners_sum(const struct memscope_heap_listing *listing, str
         const struct memscope_heap_page *page = &listing->pages[index];
         uintptr_t slot = page->start + page->slots_offset;
 
-        give_description(page);
+        give_header(page);
         for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes) {
             struct memscope_owned_objects *owner;
 
