@@ -8,7 +8,7 @@ module Memscope
   #
   # A purge that names no levers runs those of the allocator. It runs :gc and :compact only if they are predicted to
   # stop Ruby for no more than MAX_PAUSE_MS each, and if no other process shares pages of Ruby's heap. The result
-  # says which levers were left out, and why.
+  # lists the levers that were left out, with the reasons.
   #
   # The levers, in the order in which they run, so that each leaves more for the later levers to return:
   #
@@ -29,15 +29,15 @@ module Memscope
     # Every lever, in order.
     LEVERS = %i[gc compact tcache decay purge trim collect].freeze
 
-    # Another thread of this process is purging or tuning. Only one thread can do so at a time; others fail at once
-    # rather than wait. A child forked meanwhile can purge.
+    # Another thread of this process is purging or tuning. Only one thread can do so at a time. The others fail without
+    # waiting. A child that is forked during a purge can purge.
     class Busy < StandardError; end
 
     class << self
       # @api private
       def run(levers, **options) = Run.new(levers, **options).result
 
-      # Predicts, like a dry run, what each lever would return by itself, from readings already taken.
+      # Predicts, like a dry run, the bytes that each lever would return by itself, from readings already taken.
       # @api private
       def forecast(evidence) = Run.new([], dry_run: true).result(evidence)
 
@@ -52,8 +52,8 @@ module Memscope
       # @return [Symbol, nil] the lever that returns all unused memory of this process's allocator; nil if none does
       def allocators_lever = (%i[purge trim collect] - Native.levers.compact.keys).first
 
-      # A lower bound on what `allocators_lever` returns, without the pages that other processes share if these are
-      # known. nil if the ledger does not suffice (:trim needs a deep one). Tier T1.
+      # A lower bound on the bytes that `allocators_lever` returns, without the pages that other processes share if
+      # these are known. nil if the ledger does not suffice (:trim needs a deep one). Tier T1.
       # @api private
       def least_bytes(ledger)
         lever = allocators_lever or return

@@ -16,7 +16,7 @@ module Memscope
   # constants and variables, which normally come from code; if a program makes such names from data, they reveal that
   # data. Sizes are rounded up to sizes that the allocator has; a converted dump keeps the sizes of the original. An
   # object is identified by its distance from BasicObject in the heap. That distance is the same in each dump of one
-  # process, unless a reason for `numbers` says otherwise; a new object may take the place of a freed one.
+  # process, unless a reason for `numbers` excludes that. A new object may take the place of a freed one.
   class Dump < Reading
     # Nothing was read or written, for the reason in the message.
     class Failed < StandardError; end

@@ -27,7 +27,7 @@ module Memscope
 
     # Shortest paths that are alike: through objects of the same classes, by the same constants and variables.
     class Path < Record
-      # How each kind of edge is written between two steps; other kinds are not shown.
+      # How each kind of edge is written between two steps. Other kinds are not shown.
       SIGNS = { constant: "::%s", ivar: " %s", cvar: " %s", local: " %s", value: " {%s}", index: " [%s]", key: " key",
                 class: " class", thread_local: " [:%s]" }.freeze
       # The names of roots in texts, where Ruby's own are less clear.

@@ -28,7 +28,7 @@ module Memscope
   class Diagnosis < Reading
     require_relative "doctor/evidence" # nested in this class
 
-    # Bytes. What grew by more since an earlier diagnosis is told.
+    # Bytes. Greater growth since an earlier diagnosis is reported.
     GROWN = Verdict::GROWN
 
     include Collection
@@ -38,9 +38,9 @@ module Memscope
     def healthy? = { problems: false, none: true, grown: true, too_early: true }[verdict]
 
     # @return [Symbol] :problems if a finding is a warning or critical; :unknown without an RSS; :garbage if malloc has
-    #   grown, since the last major GC, by more than Ruby usually allows, so that only a collection can tell how much of
+    #   grown, since the last major GC, by more than Ruby usually allows, so that only a collection can show how much of
     #   it is garbage; :grown if memory has grown since an earlier diagnosis; :too_early if it has since the history
-    #   began, and it is too early to tell whether it goes on; :incomplete if some check could not be made; else :none
+    #   began, and the history is too short for a verdict; :incomplete if some check could not be made; else :none
     def verdict
       return :problems if findings.any?(&:unhealthy?)
       return :unknown unless evidence.ledger.rss_bytes
@@ -61,7 +61,7 @@ module Memscope
     def severity = Finding::SEVERITIES.find { |severity| findings.any? { |finding| finding.severity == severity } }
 
     # @return [String, nil] the command to run next: the first one of the worst finding that has a remedy; without a
-    #   warning, that of what has grown, if it has a finding; if it is too early, the one that compares; else nil
+    #   warning, the first one of a finding of growth; if it is too early, the one that compares; else nil
     def next_command
       told = findings
       told = findings.select { |finding| finding.evidence.key?(:seconds) } unless findings.any?(&:unhealthy?)

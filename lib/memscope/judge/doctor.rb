@@ -8,7 +8,7 @@ Memscope::Loading.unit :Diagnosis
 module Memscope
   # Judges a process by rules that are data, for Memscope.doctor and `memscope doctor`.
   #
-  # The rules are in doctor/rules/: each states what it looks for, the least amount that matters, and what helps.
+  # The rules are in doctor/rules/. Each states its condition, the minimum amount that matters, and the remedy.
   module Doctor
     # By how much numbers must exceed their thresholds to make a finding unhealthy, unless it was unhealthy in the last
     # diagnosis.
@@ -57,7 +57,7 @@ module Memscope
         raise Invalid.new(:since, given, "one of this process (pid #{now.pid})", call: "Memscope.doctor")
       end
 
-      # The worst first; of equal severity, what has grown, then the one that affects most memory.
+      # The worst first. Of equal severity, growth comes first, then the finding that affects most memory.
       def ordered(findings)
         findings.sort_by.with_index do |finding, index|
           [Finding::SEVERITIES.index(finding[:severity]), finding[:id].end_with?("_growth") ? 0 : 1,

@@ -19,15 +19,15 @@ module Memscope
   # thread runs, Ruby does not detect deadlocks of the program's threads. A forked child of such a process samples
   # itself too, and starts with an empty history.
   class History < Reading
-    # The series that are rows of a ledger; a row that a ledger lacks counts as 0 bytes.
+    # The series that are rows of a ledger. A row that a ledger lacks counts as 0 bytes.
     ROWS = %i[ruby_heap malloc stacks jit ruby_internal files shared_memory memscope unattributed].freeze
-    # What each series counts. `live_bytes` are those of live slots, `held` is the malloc memory that objects report,
+    # The series of a history. `live_bytes` are those of live slots, `held` is the malloc memory that objects report,
     # `malloc_active` and `malloc_resident` are jemalloc's `active` and `resident`, `threads` are Ruby's, `requests`
     # those that Puma has taken in this process.
     SERIES = Native.history_series
     # Seconds that a bucket lasts, for each ring.
     STEPS = Ring.declared(:step_seconds).one_of
-    # What an event can be: the process began to sample itself; it forked a child.
+    # The kinds of events: the process began to sample itself, or it forked a child.
     EVENTS = Event.declared(:kind).one_of
 
     # Buckets of one length, without a gap between them.
@@ -92,7 +92,7 @@ module Memscope
       # @return [Boolean] whether the process is sampled; if not, the reasons of Memscope.history say why
       def start = Sampler.start
 
-      # Takes no more samples; those that were taken are kept.
+      # Takes no more samples. Those that were taken are kept.
       #
       # @return [void]
       def stop = Sampler.stop
@@ -100,7 +100,7 @@ module Memscope
       # @return [Boolean]
       def running? = Sampler.running?
 
-      # Starts unless the block says no. Never raises, so that it cannot make a boot fail.
+      # Starts if the block returns true. Never raises, so that it cannot make a boot fail.
       # @api private
       # @yieldreturn [Boolean] the setting `history`
       # @return [void]

@@ -6,7 +6,7 @@ require_relative "../process/host_environment"
 module Memscope
   Record.declare(__FILE__)
 
-  # The settings of the allocator that serves malloc, what is wrong with them, and which ones suit this process.
+  # The settings of the allocator that serves malloc, their problems, and the settings that suit this process.
   #
   #   lint = Memscope.lint
   #   lint.problems.each { |problem| warn problem.text }
@@ -15,7 +15,7 @@ module Memscope
     WORDS = Words.beside(__FILE__)
     private_constant :WORDS
 
-    # All that a Lint depends on; the rules are pure functions of it.
+    # All that a Lint depends on. The rules are pure functions of it.
     #
     # * `variables`: environment variables at the start of the process: those that allocators read, and those with a
     #   similar name

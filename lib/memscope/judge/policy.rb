@@ -42,16 +42,16 @@ module Memscope
     # @!attribute [r] eta_seconds
     #   @return [Numeric] leaks that reach the limit within this many seconds count as above `soft`
     # @!attribute [r] least_share
-    #   @return [Numeric] the least share of the excess that an action must return
+    #   @return [Numeric] the minimum share of the excess that an action must return
     # @!attribute [r] min_uptime_seconds
     #   @return [Numeric] a worker that started less than this many seconds ago is not restarted
     # @!attribute [r] hard_min_uptime_seconds
     #   @return [Numeric] replaces `min_uptime_seconds` above `hard` if the group is about to reach the limit (at its
     #     present growth, within `gap_seconds`) and the last restart was at least `min_uptime_seconds` ago
     # @!attribute [r] interval_seconds
-    #   @return [Numeric] the least time between two restarts, and between two purges of one worker
+    #   @return [Numeric] the minimum time between two restarts, and between two purges of one worker
     # @!attribute [r] hard_interval_seconds
-    #   @return [Numeric] the least time between two restarts above `hard`
+    #   @return [Numeric] the minimum time between two restarts above `hard`
     # @!attribute [r] settle_seconds
     #   @return [Numeric] the time from a purge, or from a successor's boot, to the measurement of the result
     # @!attribute [r] stop_seconds
@@ -68,7 +68,7 @@ module Memscope
     attr_reader(*RULES.keys)
 
     # @param rules [Hash{Symbol => Numeric}] the rules that differ from their defaults, by the names of the attributes
-    # @raise [ArgumentError] naming the rule, what was given and what is allowed
+    # @raise [ArgumentError] naming the rule, the given value and the allowed values
     def initialize(**rules)
       unknown = (rules.keys - RULES.keys).first
       Field.refuse(nil, unknown, RULES.keys.join(", "), call: CALL) if unknown
@@ -93,7 +93,7 @@ module Memscope
 
     # @api private
     # @param rule [Symbol] one of the rules in seconds
-    # @param who [Array<Object>] what the jitter is seeded by: the host, and the worker
+    # @param who [Array<Object>] the seed of the jitter: the host, and the worker
     # @return [Float] the rule's time with its jitter: the same for the same host and worker, in any process
     def time(rule, *who)
       seed = who.join("/").unpack1("H*").hex

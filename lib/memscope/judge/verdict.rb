@@ -6,8 +6,8 @@ require_relative "../value/runtime"
 module Memscope
   Record.declare(__FILE__)
 
-  # Whether the memory of this process grows, by its history: in which layer, how fast, how sure that is, how long until
-  # the limit, and what to do next.
+  # A judgement on the growth of this process's memory, by its history: the layer, the rate, the confidence, the time
+  # until the limit, and the next step.
   #
   #   verdict = Memscope.verdict
   #   verdict.kind             # => :leak
@@ -19,12 +19,12 @@ module Memscope
   # warm-up, no cache that fills, no step, no daily or weekly pattern of load. A leak is called when two judgements in a
   # row find it and the growth has lasted; it is cleared when three judgements in a row do not find it.
   #
-  # The extension judges (engine/trend); this is its answer. All surfaces cite it, in the same words.
+  # The extension judges (engine/trend). This is its answer. All surfaces cite it, in the same words.
   #
   # In JSON, `kind` has the key `verdict`, since each reading already has a key `kind`.
   class Verdict < Reading
-    # :too_early to tell; :steady, no growth; :filling, growth that levels off, as of a cache; :step, a sudden rise that
-    # stayed; :leak, unbounded growth.
+    # :too_early for a verdict; :steady, no growth; :filling, growth that levels off, as of a cache; :step, a sudden
+    # rise that stayed; :leak, unbounded growth.
     KINDS = declared(:verdict).one_of
 
     require_relative "verdict/sentence"
@@ -47,7 +47,7 @@ module Memscope
 
     class << self
       # @api private
-      # @return [Verdict] checked: it knows what its sentence says
+      # @return [Verdict] checked: it has the numbers of its sentence
       def load(hash, where)
         super.tap do |verdict|
           needed = KNOWN.values_at(verdict.kind, *(:known if verdict.known?), *(:limited if verdict.eta_seconds))
@@ -58,7 +58,7 @@ module Memscope
       end
 
       # @api private
-      # @param sampler [#spacings, #reasons, #now] what takes the samples
+      # @param sampler [#spacings, #reasons, #now] the source of the samples
       # @return [Verdict] as Memscope.verdict
       def read(sampler, now: false)
         check_switch(:now, now)
@@ -82,7 +82,7 @@ module Memscope
       end
 
       # @api private
-      # @param sampler [#spacings, #reasons, #now] what takes the samples
+      # @param sampler [#spacings, #reasons, #now] the source of the samples
       # @param replayed [Integer, nil] judge the epochs of the last N seconds in turn, ignoring earlier judgements;
       #   nil continues from this process's last judgement
       # @param cgroup [Cgroup, nil] nil: no limit

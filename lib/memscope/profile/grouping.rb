@@ -5,7 +5,7 @@ module Memscope
     # Sums over stacks that have something in common.
     # @api private
     class Grouping
-      # The place that a stack is counted under; stacks with equal keys are counted together.
+      # The place that a stack is counted under. Stacks with equal keys are counted together.
       Place = Struct.new(:name, :path, :lineno, :key)
 
       NO_FRAMES = "[no frames]"
@@ -16,8 +16,8 @@ module Memscope
       # Ruby's allocation functions (in gc.c, and since 3.4 in gc/default), which are on the stack of every
       # allocation that Ruby makes.
       ALLOCATING = /\A(?:(?:ruby|rb)_(?:gc_impl_|sized_)?|objspace_)x?(?:m|c|re)alloc/
-      # Kinds of native functions, the most preferred first: outside the runtime; named and not an allocation function;
-      # named; any. A stack is counted under the nearest function of the most preferred kind that it contains.
+      # Kinds of native functions, in order of preference: outside the runtime; named and not an allocation function;
+      # named; any. A stack is counted under the nearest function of the first of these kinds that it contains.
       PREFERRED = [->(frame) { !Libraries.runtime?(frame.library) },
                    ->(frame) { frame.named? && !frame.name.match?(ALLOCATING) },
                    :named?.to_proc,
@@ -97,7 +97,7 @@ module Memscope
 
       private
 
-      # Whether memory can be charged to its line.
+      # True if memory can be charged to the frame's line.
       def line?(frame) = frame.file? && !frame.name.match?(Libraries::TAGS)
 
       def application?(frame)

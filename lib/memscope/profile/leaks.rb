@@ -11,7 +11,7 @@ module Memscope
     # counted in generations. A cache that was filled once after the warm-up, or that keeps only the newest objects,
     # does not grow.
     #
-    # An estimate has to exceed the threshold by two of its standard errors; by chance alone, that happens in at most
+    # An estimate has to exceed the threshold by two of its standard errors. By chance alone, that happens in at most
     # one case in forty.
     # @api private
     class Leaks
@@ -57,7 +57,7 @@ module Memscope
 
       def exceeds?(entry) = kept(entry) - (ERRORS * error(entry)) > @threshold
 
-      # Whether chance alone can have put the first line before the second.
+      # True if chance alone can have put the first line before the second.
       def tied?
         first, second = entries
         second && kept(first) - kept(second) <= ERRORS * Math.hypot(error(first), error(second))

@@ -28,7 +28,7 @@ module Memscope
         @lock = Mutex.new
       end
 
-      # Returns at once: the requester waits in its own process. With `shared`, stop_shared may stop it without the
+      # Does not wait: the requester waits in its own process. With `shared`, stop_shared may stop it without the
       # token: any of several processes may serve the page that stops it.
       #
       # @return [String] the token that stops it
@@ -79,14 +79,14 @@ module Memscope
 
       private
 
-      # Whether the running profile is a lease.
+      # True if the running profile is a lease.
       def held? = !@token.nil? && @profiler.running? && @profiler.session == @session
 
       def shared? = @shared == true && held?
 
       def kept_as = @profiler.name.to_sym
 
-      # Whether a stopped profile is kept, for pages of any worker.
+      # True if a stopped profile is kept, for pages of any worker.
       def last? = Runtime.current.readings.key?(kept_as)
 
       def begin_lease(seconds, shared, options)
@@ -112,7 +112,7 @@ module Memscope
         @lock = Mutex.new
       end
 
-      # The second collection frees what the first has left to finalizers.
+      # The second collection frees the objects that the first left to finalizers.
       def finish(gc: false)
         @token = nil
         mark if gc && @judge

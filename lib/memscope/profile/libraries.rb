@@ -50,7 +50,7 @@ module Memscope
         line ? frame.merge(library: of_line(line, application)) : frame
       end
 
-      # Whether memscope allocated for itself: the nearest line outside of the standard library and of the gems that
+      # True if memscope allocated for itself: the nearest line outside of the standard library and of the gems that
       # memscope calls is its own. `frames` are from `attributed`, the allocating function first.
       def memscopes?(frames)
         nearest = frames.find { |frame| frame[:kind] == :state || (frame[:kind] == :ruby && !called?(frame)) }
@@ -72,10 +72,10 @@ module Memscope
       # Of a shared object: the gem's name and version, STANDARD if it is Ruby's own, otherwise the file's name.
       def of_object(path) = path && (gem(path) || standard(path) || File.basename(path))
 
-      # Whether a shared object allocates on behalf of its callers.
+      # True if a shared object allocates on behalf of its callers.
       def runtime?(path) = !path.nil? && File.basename(path).match?(RUNTIME)
 
-      # Whether the library of a Ruby line is Rack, Puma, Rails, Sidekiq or memscope.
+      # True if the library of a Ruby line is Rack, Puma, Rails, Sidekiq or memscope.
       def framework?(library) = library.to_s.match?(FRAMEWORK)
 
       # "nokogiri 1.15.4" for a path in an installed gem.

@@ -62,7 +62,7 @@ module Memscope
       end
 
       # @api private
-      # @return [String, nil] why the profiler of this version of jemalloc must not be enabled, and what to do instead
+      # @return [String, nil] why the profiler of this version of jemalloc must not be enabled, and the alternative
       def crash(version)
         Reasons.sentence([:jemalloc_profiler_crashes, CRASHING]) if version&.start_with?(CRASHING)
       end

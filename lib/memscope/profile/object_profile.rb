@@ -163,12 +163,12 @@ module Memscope
         @creating = true
       end
 
-      # Whether a thread was within Ractor.new when the watch began, and still may be.
+      # True if a thread was within Ractor.new when the watch began, and still may be.
       def creating?
         @creating = Thread.list.any? { |thread| thread.backtrace.to_a.grep(IN_RACTOR_NEW).any? }
       end
 
-      # Ractor.new may be prepended or redefined; Ruby's own then has another name, or is a method that super calls.
+      # Ractor.new may be prepended or redefined. Ruby's own then has another name, or is a method that super calls.
       def rubys_own_new
         named = Ractor.singleton_methods.map { |name| Ractor.method(name) }
         called = Enumerator.produce(Ractor.method(:new), &:super_method).take_while(&:itself)

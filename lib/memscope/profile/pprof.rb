@@ -75,7 +75,7 @@ module Memscope
 
       private
 
-      # Whether the allocated numbers are known for all profiles. Profiles without stacks have no such numbers, and
+      # True if the allocated numbers are known for all profiles. Profiles without stacks have no such numbers, and
       # are ignored.
       def allocations?
         sampled = @parts.map(&:first).reject { |profile| profile.stacks.empty? }

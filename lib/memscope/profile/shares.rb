@@ -70,7 +70,7 @@ module Memscope
         [independent, ((1 - seen) * clustered(*sums, profile)) + (seen * independent)].max
       end
 
-      # The variance from the spread between windows: what each adds, compared with its proportional part of the sum.
+      # Variance by the spread between windows: each one's addition, compared with its proportional share of the sum.
       def clustered(sum, squares, products, profile)
         return 0 unless [profile.windows - 1, profile.allocations, profile.equal_windows].all?(&:positive?)
 

@@ -6,7 +6,7 @@ Memscope::Loading.units :Allocator, :Census, :Cgroup, :Configuration, :Ledger, :
 
 module Memscope
   # Numbers for monitoring systems: families of samples in base units, with bounded labels and no pid. Prometheus,
-  # OpenTelemetry and Yabeda export them; docs/metrics.md lists all families.
+  # OpenTelemetry and Yabeda export them. docs/metrics.md lists all families.
   #
   # The readings of a collection cost tier T1 at most, except ledgers, tags and glibc's arenas (T2) and a census (T3).
   # The configuration's `metrics_ledger_interval_seconds` limits how often readings above T1 are taken; without this
@@ -83,7 +83,7 @@ module Memscope
       CACHES = %i[allocator ledger arenas census tags].to_h { |source| [source, TtlCache.new] }.freeze
       # Seconds between two censuses if no interval for ledgers is configured.
       INTERVAL = 60
-      # How each source is read; the allocator is the same for the life of the process.
+      # How each source is read. The allocator is the same for the life of the process.
       SOURCES = {
         snapshot: ->(_interval) { Snapshot.read }, cgroup: ->(_interval) { Cgroup.read },
         verdict: ->(_interval) { Runtime.current.verdict },

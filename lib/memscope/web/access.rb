@@ -16,7 +16,7 @@ module Memscope
     module Access
       # Why a request is refused: the status of the response, and a sentence for the log that may contain "%s", which
       # `reason` replaces with `about`. Without a sentence there is nothing to log: a browser sends credentials only
-      # after it has been asked for them.
+      # after a challenge.
       Refusal = Struct.new(:status, :sentence, :about) do
         def reason = about ? format(sentence, about) : sentence
       end
@@ -37,7 +37,7 @@ module Memscope
 
       class << self
         # @param name [Symbol] of a text in access.words
-        # @param about [String, nil] what its "%s" stands for
+        # @param about [String, nil] the text that replaces its "%s"
         # @return [Refusal]
         def refuse(status, name, about = nil) = Refusal.new(status, WORDS[name], about)
 
@@ -57,8 +57,8 @@ module Memscope
           end
         end
 
-        # Whether a POST comes from memscope's own pages: browsers say so in Sec-Fetch-Site if the page is on https or
-        # localhost, and otherwise in Origin. A program has to send one of them.
+        # Refuses a POST that is not from memscope's own pages. Browsers report this in Sec-Fetch-Site if the page
+        # is on https or localhost, and otherwise in Origin. A program has to send one of them.
         #
         # @param env [Hash] Rack's environment
         # @return [Refusal, nil]

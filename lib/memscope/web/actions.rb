@@ -11,7 +11,7 @@ module Memscope
     # that the page with the button showed: if given, no other process is changed, except with worker=all in a cluster.
     # Without both, all workers are meant.
     #
-    # Methods return what the page that answers is to show, as Page.new takes it. They raise HttpError for invalid
+    # Methods return the contents of the page that answers, as Page.new takes them. They raise HttpError for invalid
     # parameters, or if the request reached a process other than the page's.
     # @api private
     class Actions
@@ -22,7 +22,7 @@ module Memscope
       DUMP_SECONDS = 30
       private_constant :LEVERS, :PROFILE_SECONDS, :DUMP_SECONDS
 
-      # What a purge returned in one process, or in several workers.
+      # The result of a purge in one process, or in several workers.
       class Returned < Page
         # @return [Purge::Result, nil] of the only process; nil if several workers were called
         def result = (outcomes.first.result if outcomes.one?)
@@ -34,7 +34,7 @@ module Memscope
         #   run, and if that of one worker is unknown
         def returned_bytes = sum(&:returned_bytes)
 
-        # @return [Integer, nil] what the machine gained, or nil as above
+        # @return [Integer, nil] bytes that the machine gained, or nil as above
         def returned_private_bytes = sum(&:returned_private_bytes)
 
         # @return [String] the result, or the sum and the outcomes by worker
@@ -201,7 +201,7 @@ module Memscope
         raise HttpError.invalid(e)
       end
 
-      # What is no number is refused by the check.
+      # The check refuses a text that is not a number.
       def number(name, default)
         given = value(name) or return default
         Integer(given, 10, exception: false) || Float(given, exception: false) || given[0, 20]

@@ -32,8 +32,8 @@ module Memscope
                   "/heap" => [:heap, Pages::Objects, :heap] }.freeze
       POSTS = { **ACTIONS.transform_values { :act }, "/dump" => :dump }.freeze
       HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => POSTS }.freeze
-      # What all responses carry. The referrer policy is same-origin: under no-referrer, browsers would send even the
-      # pages' own forms with "Origin: null".
+      # The headers of all responses. The referrer policy is same-origin: under no-referrer, browsers would send even
+      # the pages' own forms with "Origin: null".
       HEADERS = {
         "content-security-policy" => "default-src 'none'; script-src 'self'; " \
                                      "style-src 'self'; img-src 'self' data:; " \
@@ -121,7 +121,7 @@ module Memscope
                               **headers }, [body]]
       end
 
-      # JSON if that was asked for, else text.
+      # JSON if the request wants it, else text.
       def sentence(error, request)
         return text(error) unless request.format == :json
 
@@ -142,7 +142,7 @@ module Memscope
         type.new(@processes, request, actions: @configuration.call.actions, **done)
       end
 
-      # @param shows [Page, Reading] what JSON and text have of it
+      # @param shows [Page, Reading] the source of JSON and text
       def shown(page, request, shows = page)
         case request.format
         when :json then response(200, :json, "#{shows.to_json}\n")
@@ -213,7 +213,7 @@ module Memscope
          ::Rack::BodyProxy.new(file.each_line(nil, PART)) { file.close }]
       end
 
-      # What a form asks for, whose `worker` may also be in the query. Refuses a form that no page of this application
+      # The actions of a form, whose `worker` may also be in the query. Refuses a form that no page of this application
       # posted. A census only reads, so `actions = false` does not forbid it, unless garbage is to be collected first.
       def actions(request)
         form = { **request.query.slice("worker"), **request.form }

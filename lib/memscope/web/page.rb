@@ -57,9 +57,9 @@ module Memscope
       # @param request [Request]
       # @param actions [Boolean] whether the levers have buttons
       # @param form [Hash{String => Array<String>}, nil] the posted form, if there is one
-      # @param collected [Purge::Result, nil] of the full GC that the form asked for before this page is read
-      # @param outcomes [Array<Processes::Outcome>, nil] what became of the form in each process
-      # @param taken [Hash{Symbol => Array<Reading>}] what the form has taken, by name
+      # @param collected [Purge::Result, nil] of the full GC that the form requested before this page is read
+      # @param outcomes [Array<Processes::Outcome>, nil] the form's outcome in each process
+      # @param taken [Hash{Symbol => Array<Reading>}] the readings that the form took, by name
       def initialize(processes, request, actions:, form: nil, collected: nil, outcomes: nil, taken: {})
         @processes = processes
         @request = request
@@ -94,7 +94,7 @@ module Memscope
 
       def to_s(**) = names.filter_map { |name| public_send(name)&.to_s(unicode: true) }.join("\n\n")
 
-      # @param subject [#title, #template] what the page shows
+      # @param subject [#title, #template] the content of the page
       # @return [Markup]
       def html(subject = self)
         @title = subject.title
@@ -127,7 +127,7 @@ module Memscope
       # @return [Array<Processes::Place>] the workers to choose from; empty without a cluster
       def places = @places ||= @processes.places
 
-      # @return [String, nil] where the page fetches itself with what takes longer to read; nil if it has all
+      # @return [String, nil] the address of the same page with its slow readings; nil if it has all
       def refresh = nil
 
       # @return [String, nil] the index of the worker that all links keep; nil without a cluster
@@ -174,7 +174,7 @@ module Memscope
       # @return [Markup]
       def prose(text) = Markup.new(Markup.of(text).gsub(/`([^`]+)`/, '<code>\1</code>'))
 
-      # @return [String] what the machine is predicted to gain by a lever
+      # @return [String] the machine's predicted gain by a lever
       def predicted(lever)
         bytes = lever.predicted_gain or return "not predicted"
         bytes == (0..0) ? "nothing" : between(*bytes.minmax).tr("-", "−")

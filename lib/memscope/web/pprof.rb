@@ -10,7 +10,7 @@ module Memscope
     module Pprof
       # For each path, a value of Processes::PROFILERS.
       PATHS = { "/debug/pprof/heap" => :malloc_profile, "/debug/pprof/objects" => :object_profile }.freeze
-      # What is allowed of Go's parameters.
+      # The allowed values of Go's parameters.
       ALLOWED = { "debug" => "0; for readable text, see /profile.txt",
                   "seconds" => "none; compare two profiles (go tool pprof -diff_base), " \
                                "or run memscope profile --seconds" }.freeze

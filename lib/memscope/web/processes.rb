@@ -5,7 +5,7 @@ require_relative "../value/ttl_cache"
 module Memscope
   module Web
     # The processes that pages are about, and the readings of each, for all requests: the workers of the cluster that
-    # this process belongs to, each of which is asked over its own socket; or, without a cluster, this process.
+    # this process belongs to, each of which answers over its own socket; or, without a cluster, this process.
     #
     # One thread at a time takes a reading; threads that wait for the same reading share it. A reading is kept for ten
     # times as long as it took, but at least a second and at most half a minute. So any number of requests costs at most
@@ -34,7 +34,7 @@ module Memscope
       ALL = "all"
       # The beginnings of the profilers' calls (Calls::PROFILERS), by the kinds of profile that pages show.
       PROFILERS = { "malloc" => :malloc_profile, "objects" => :object_profile }.freeze
-      # What a call raises, with the status of the response.
+      # The errors that a call raises, with the status of the response.
       STATUSES = { Client::Unreachable => 502, Client::Failed => 502, Unavailable => 502, Purge::Busy => 409,
                    Dump::Failed => 503 }.freeze
       private_constant :MIN_REST, :MAX_REST, :REST, :MAX_KEPT, :CHEAP, :KINDS, :TIMEOUTS, :MIN_TIMEOUT_SHARE, :STATUSES
@@ -138,7 +138,7 @@ module Memscope
       end
 
       # @param kind [Symbol] a key of KINDS or a name of Calls; or any other, with a block that takes the reading
-      # @param key [Array<Object>] what else distinguishes this reading from others of its kind
+      # @param key [Array<Object>] further properties that distinguish this reading from others of its kind
       # @param sharers [Integer] how many processes take this reading, each for its own clients: all of them together
       #   cost at most a tenth of the time
       # @param options [Hash{Symbol => Object}] options of this kind
@@ -156,7 +156,7 @@ module Memscope
 
       # @param place [Place]
       # @param name [Symbol] :heap_graph or :censuses
-      # @return [Array<Reading>] what the process keeps of those that somebody took in it, the oldest first
+      # @return [Array<Reading>] the readings that the process keeps of those taken in it, the oldest first
       # @raise [HttpError] if the process does not answer
       def kept(place, name) = place.here? ? Runtime.current.kept(name) : call(place, :"kept_#{name}")
 
@@ -178,7 +178,7 @@ module Memscope
         raise HttpError.new(status, "#{name}: #{e.message}.", status == 409 ? { "retry-after" => "1" } : {})
       end
 
-      # Runs one of Calls in one process after the other, so that they do not all stop serving at once. If a process
+      # Runs one of Calls in one process after the other, so that they do not all stop at the same time. If a process
       # fails, the results of the others are kept; if it does not answer, the others still get their time.
       #
       # @param places [Array<Place>]
@@ -211,8 +211,8 @@ module Memscope
       # @param profiler [Symbol] a value of PROFILERS
       # @param place [Place]
       # @param state [Hash{Symbol => Object}] the place's present state (profile_states)
-      # @param form [Array<Object>] what the block makes of the profile, such as :text
-      # @return [Object] what the block returns, or without a block the profile, possibly some seconds old
+      # @param form [Array<Object>] the form of the block's result, such as :text
+      # @return [Object] the block's result, or without a block the profile, possibly some seconds old
       # @raise [HttpError] if there is none, or the process does not answer
       def kept_profile(profiler, place, state, *form)
         none = HttpError.of(404, :no_profile, name: profiler.name.tr("_", " "), place: place)

@@ -11,9 +11,9 @@ module Memscope
   #   mount Memscope::Web => "/memscope"            # in config/routes.rb
   #   map("/memscope") { run Memscope::Web }        # in config.ru
   #
-  # Five pages, each as HTML, JSON and text, by the extension, else by the Accept header: / (where the memory is, what
-  # the doctor found, what can be returned), /history, /objects, /profile and /allocator. / shows the ledger at once;
-  # the browser then fetches the same page with the findings. Each reading has an address for JSON and text: /ledger,
+  # Five pages, each as HTML, JSON and text, by the extension, else by the Accept header: / (where the memory is, the
+  # doctor's findings, the effect of the levers), /history, /objects, /profile and /allocator. / shows the ledger first.
+  # The browser then fetches the same page with the findings. Each reading has an address for JSON and text: /ledger,
   # /doctor, /workers, /census, /heap, /arenas, /size_classes, /fragmentation, /ruby_heap and /mappings, which as HTML
   # lead to the page that shows it. /metrics is for Prometheus. POST changes the process: /purge with lever=NAME, or
   # lever=all; /profile with do=start or do=stop; do=gc collects garbage before /doctor or /profile is read.
@@ -23,7 +23,7 @@ module Memscope
   # the merged profile of all workers.
   #
   # Closed by default. Configure `username` and `password`, or `authorize`; without them, only a browser on the same
-  # machine gets in, and only under Rails in development and test. The log says what a denied request was missing.
+  # machine gets in, and only under Rails in development and test. The log names the missing part of a denied request.
   module Web
     APPLICATION = Application.new
     private_constant :APPLICATION

@@ -10,13 +10,13 @@ module Memscope
     HOLDING_GVL = RubyHeap::FULL_GCS.keys.freeze
     # In milliseconds: a lever that is predicted to stop Ruby for longer runs only if it was named.
     MAX_PAUSE_MS = 200
-    # The lever for a full GC, and the levers whose forecast depends on what that GC frees before they run.
+    # The lever for a full GC, and the levers whose forecast depends on the garbage that this GC frees before they run.
     OF_GARBAGE = %i[gc purge trim].freeze
     WORDS = Words.beside(__FILE__)
 
-    # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
-    # much of that is on pages that no other process shares (`private_bytes`, likewise), and why either is unknown or
-    # not exact (`reason`).
+    # A prediction, made just before a lever runs: the bytes that the lever returns (`bytes`: a Range, or nil if
+    # unknown), those of them on pages that no other process shares (`private_bytes`, likewise), and why either is
+    # unknown or not exact (`reason`).
     # @api private
     Forecast = Struct.new(:bytes, :private_bytes, :reason) do
       # Also predicts the copies that the process may need of `shared` bytes, on pages that the lever may write to.
@@ -145,7 +145,7 @@ module Memscope
 
       def long? = pause_ms.nil? || pause_ms > MAX_PAUSE_MS
 
-      # Whether pages of Ruby's heap are shared: a forked worker's, or those of its parent. Nearly every page of the
+      # True if pages of Ruby's heap are shared: a forked worker's, or those of its parent. Nearly every page of the
       # heap holds an object that a GC frees or ages, or that a compaction moves.
       def unshares? = unshared_bytes.nil? || unshared_bytes >= Quantity::MEBIBYTE
 

@@ -55,8 +55,8 @@ module Memscope
         end
       end
 
-      # @return [Range<Integer>] sum of the predictions of the levers that run, without what two of them would both
-      #   return; an unknown prediction counts as 0
+      # @return [Range<Integer>] sum of the predictions of the levers that run, without the bytes that two of them would
+      #   both return; an unknown prediction counts as 0
       def predicted = sum_of(counted.filter_map(&:predicted))
 
       # @return [Range<Integer>, nil] sum of these levers' `predicted_private`; nil if that is unknown for a lever with

@@ -16,7 +16,7 @@ module Memscope
       # The command that judges again, after a collection; nil after one.
       def collect = (text(:collect) unless ledger.collected)
 
-      # Sentences on who holds objects and which class grew; none if nothing is kept that can explain so many bytes.
+      # Sentences on retainers and the class that grew; none if nothing is kept that can explain so many bytes.
       def holders(bytes)
         kept = objects or return []
         path = kept.holder
@@ -43,7 +43,7 @@ module Memscope
         text(:came, objects: rows.map { |row| "#{count(row.change)} #{row.name}" }.join(", "))
       end
 
-      # What the process's history shows; nil if it is absent or too short.
+      # A sentence with the verdict on the process's history; nil if the history is absent or too short.
       def by_history = (text(:by_history, verdict: verdict.sentence) if judged?)
 
       # A sentence on how much of the memory in use is garbage; if that is unknown, on how much may be garbage. nil if
@@ -53,19 +53,19 @@ module Memscope
         text(garbage ? :garbage : :garbage_at_most) unless bytes.nil? || bytes < (garbage ? FLOOR : MEBIBYTE)
       end
 
-      # What free memory may be for; nil if the collector is off.
+      # A sentence on the free memory that may be headroom between collections; nil if the collector is off.
       def headroom
         limits = environment.raised(:malloc).map { |text| " (#{text})" }.join
         text(:headroom, room_bytes: gc_room, limits: limits) unless collector_off
       end
 
-      # Why nothing returns the free memory between used blocks; or, if these blocks may be garbage, what a collection
-      # may do.
+      # Why nothing returns the free memory between used blocks or, if these blocks may be garbage, the possible effect
+      # of a collection.
       def between_blocks(reason)
         [unjudged, text(unjudged && collect ? :collection_may_free : reason)].compact.join(" ")
       end
 
-      # The rule's remedy for free memory between used blocks, and its cost. If garbage may be what keeps these pages
+      # The rule's remedy for free memory between used blocks, and its cost. If garbage may keep these pages
       # resident, the remedy first collects the garbage.
       def after_collection(rule)
         return %i[remedy cost] unless unjudged && collect
@@ -73,7 +73,7 @@ module Memscope
         [[collect, :remedy], text(:after_collection, cost: text(:cost, of: rule))]
       end
 
-      # A sentence: what Ruby goes by before it makes a full GC.
+      # A sentence on the limit at which Ruby makes its next full GC.
       def next_full
         return text(:no_next_full, called: collector_off.first) if collector_off
 

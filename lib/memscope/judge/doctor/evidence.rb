@@ -2,11 +2,11 @@
 
 module Memscope
   class Diagnosis < Reading
-    # What a garbage collection would free, as found by a mark phase in a forked child.
+    # The garbage that a collection would free, as found by a mark phase in a forked child.
     class Garbage < Record
       # @api private
       # @param blocks [RubyHeap::Blocks]
-      # @return [Garbage, nil] nil if it is unknown what is garbage, or what its collection returns
+      # @return [Garbage, nil] nil if the garbage, or the memory that its collection returns, is unknown
       def self.of(blocks)
         return unless blocks.garbage && blocks.returned
 
@@ -16,7 +16,7 @@ module Memscope
 
       # @api private
       # @param forked [Boolean] whether the process may share pages with others
-      # @return [Range] what the machine gains; if that is unknown, what the process returns
+      # @return [Range] bytes that the machine gains; if these are unknown, bytes that the process returns
       def gain(forked: false)
         returned.private_range || ((forked ? 0 : returned.bytes)..returned.max_bytes)
       end
@@ -84,7 +84,7 @@ module Memscope
         files.select { |_name, bytes| bytes.positive? }.max_by(MAX_SHARED_FILES, &:last).to_h
       end
 
-      # What is not of Ruby itself, and names mmap among its symbols.
+      # The loaded extensions that are not Ruby's own and have mmap among their symbols.
       def self.mappers(ledger)
         return unless large?(ledger, :unattributed)
 

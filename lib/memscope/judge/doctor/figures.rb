@@ -17,7 +17,7 @@ module Memscope
 
       # The ledger's reasons for which figures are missing.
       MISSING = %i[extension rss_bytes malloc deep objects ractors garbage].freeze
-      # The most that malloc needs for what a just-in-time compiler asks for, in many small blocks: with YJIT of Ruby
+      # malloc's maximum bytes per byte that a just-in-time compiler requests in many small blocks: with YJIT of Ruby
       # 4.0, 1.38 to 1.43 under glibc and 1.08 under jemalloc.
       JIT_BLOCKS = 1.5
       # Of a traced object: its record, of seven words, and its entry in the table (objspace's allocation_info).
@@ -32,7 +32,7 @@ module Memscope
       # @!method rss_bytes
       #   @return [Integer, nil]
       # @!method ruby_bytes
-      #   @return [Integer, nil] bytes of live slots, plus what objects report holding through malloc
+      #   @return [Integer, nil] bytes of live slots, plus those that objects report holding through malloc
       def_delegators :ledger, :rss_bytes, :ruby_bytes, :allocator, :garbage_max_bytes, :row
       def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint, :objects,
                      :garbage, :verdict
@@ -105,16 +105,16 @@ module Memscope
       # @return [Symbol, nil] why the growth of objects and that of native memory cannot be told
       def undivided = incomparable || (unsized_growth && :undivided)
 
-      # @return [Symbol, nil] why the growth of all that is in use tells nothing, or no more than its parts
+      # @return [Symbol, nil] why the growth of all memory in use is unknown, or shows no more than that of its parts
       def divided = incomparable || (:divided unless unsized_growth)
 
-      # @return [Boolean] whether the history is long enough to tell how memory grows
+      # @return [Boolean] whether the history is long enough for a verdict on growth
       def judged? = !verdict.nil? && verdict.kind != :too_early
 
       # --- Ruby
 
-      # @return [String, nil] which objects were not asked for their sizes, and why. If any was not, ruby_bytes is a
-      #   lower bound, and untracked_bytes an upper bound
+      # @return [String, nil] the objects whose sizes were not read, and why. If there are any, ruby_bytes is a lower
+      #   bound, and untracked_bytes an upper bound
       def unsized_reason
         ledger.reasons[:held_by_objects_bytes] || (missing unless ledger.held_by_objects_bytes)
       end
@@ -135,7 +135,7 @@ module Memscope
       def absent_bytes = detail(:malloc, :held_absent_bytes) || 0
 
       # @return [Range] bounds of the bytes that a just-in-time compiler of Ruby holds in malloc, besides the code: it
-      #   counts what it asked for
+      #   counts the bytes that it requested
       def jit_bytes
         asked = detail(:malloc, :jit_metadata_bytes) || 0
         asked..(asked * JIT_BLOCKS).ceil
@@ -149,7 +149,7 @@ module Memscope
         evidence.gc_pause_ms && pause(evidence.gc_pause_ms * RubyHeap::FULL_GCS.fetch(lever))
       end
 
-      # @return [Integer, nil] bytes of garbage; if it is unknown what is garbage, the most bytes that may be garbage
+      # @return [Integer, nil] bytes of garbage or, if these are unknown, the maximum bytes that may be garbage
       def garbage_bytes = garbage ? garbage.bytes : garbage_max_bytes
 
       # @return [Integer] bytes by which Ruby lets malloc grow before a GC; up to that much can be free after the GC
@@ -157,8 +157,8 @@ module Memscope
         snapshot.gc.values_at(:malloc_increase_bytes_limit, :oldmalloc_increase_bytes_limit).compact.sum
       end
 
-      # Where a forked child cannot tell what is garbage, all that died since the last full GC may be, which is no bound
-      # worth a word, if it is much; unless Ruby, which usually collects once malloc has grown by gc_room, is late.
+      # If no forked child found the garbage, all that died since the last full GC may be garbage. A large bound is not
+      # worth reporting unless Ruby, which usually collects once malloc has grown by gc_room, is late.
       #
       # @return [Integer, nil] garbage_bytes; nil if there is no such bound
       def bounded_garbage_bytes
@@ -250,7 +250,7 @@ module Memscope
 
       # --- Growth since the earlier diagnosis
 
-      # @return [String, nil] which objects were not asked for their sizes in one of the two diagnoses
+      # @return [String, nil] the objects whose sizes were not read in one of the two diagnoses
       def unsized_growth = [self, earlier].filter_map(&:unsized_reason).first
 
       # @param figure [Symbol, Proc]
@@ -264,7 +264,7 @@ module Memscope
       #   but not resident before may have become resident since
       def untracked_growth_bytes = [growth_of(:untracked_bytes), growth_of(:unheld_bytes)].compact.min
 
-      # @return [Boolean] whether both diagnoses know what is garbage
+      # @return [Boolean] whether both diagnoses know the garbage
       def garbage_known? = [earlier, self].all?(&:garbage)
 
       # @return [Integer, nil] growth of Ruby's objects; without their garbage, if both diagnoses know it

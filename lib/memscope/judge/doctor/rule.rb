@@ -9,16 +9,16 @@ module Memscope
     FLOOR = 16 * MEBIBYTE
     private_constant :MEBIBYTE, :FLOOR
 
-    # One rule: its name, the bytes that it concerns, the thresholds that they must reach, and a block that judges. What
-    # it looks for, and what a finding says, is in rules.words. An entry that depends on the process is the name of a
-    # figure, or a block that runs in Figures.
+    # One rule: its name, the bytes that it concerns, the thresholds that they must reach, and a block that judges. The
+    # problem that it looks for, and the texts of its finding, are in rules.words. An entry that depends on the process
+    # is the name of a figure, or a block that runs in Figures.
     #
     # * affected: the bytes that the rule concerns, nil if unknown; absent if it concerns no number of bytes.
     # * inapplicable: why the rule does not apply to this process; nil if it applies.
     # * floor, ratio, of: the bytes must reach both the floor and this share of the figure `of` (by default the RSS):
     #   neither a large share of little memory nor a small share of much memory is worth a remedy.
     #
-    # The block takes the bytes, and returns nil if nothing is wrong, or what differs from a certain warning with all
+    # The block takes the bytes, and returns nil if nothing is wrong, or the changes to a certain warning with all
     # parts of the finding as they are in rules.words: `severity` and `confidence`; `evidence`; `title`; `why`, one or
     # several; `returns`, the bytes that the remedy returns, or why nothing in this process returns them; `remedy`, an
     # Array of Finding's remedy, one or several lines, and remedy_cost, or nil if none helps. A text is a String, or a

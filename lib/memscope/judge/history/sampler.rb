@@ -9,7 +9,7 @@ module Memscope
     # first failure is reported on standard error.
     # @api private
     class Sampler
-      # Seconds between two samples of what is read in microseconds.
+      # Seconds between two samples of the numbers that are read in microseconds.
       SECONDS = STEPS.first
       # The minimum of seconds between two readings of a kind that takes longer.
       MIN_READING_SECONDS = 60
@@ -23,7 +23,7 @@ module Memscope
       PUMA_THREAD = /\Apuma srv tp /
       # The series of each kind of reading, by the name of the method that takes it.
       KINDS = { rows: ROWS, sizes: %i[pss uss], walk: %i[malloc_in_use], held: %i[held] }.freeze
-      # A kind of reading, its series, the fewest seconds between two readings, the seconds between them now, when the
+      # A kind of reading, its series, the minimum seconds between two readings, the seconds between them now, when the
       # next one is due, and when the last one was taken or, before the first, when the process began.
       Task = Struct.new(:kind, :series, :least, :spacing, :due, :taken)
       private_constant :MIN_READING_SECONDS, :MAX_CORE_SHARE, :PUMA_THREAD, :KINDS
@@ -31,7 +31,7 @@ module Memscope
       class << self
         # (see History.start)
         #
-        # @param least [Integer] the fewest seconds between two walks of malloc's heaps, but not in forked children
+        # @param least [Integer] the minimum seconds between two walks of malloc's heaps, but not in forked children
         def start(least = MIN_READING_SECONDS)
           opened = Native.open_history
           Loading.unit(:Verdict) # before the thread that asks for one
@@ -81,12 +81,12 @@ module Memscope
         def mark(kind) = current && Native.mark_history(EVENTS.index(kind), now.to_i)
       end
 
-      # Why series have no samples; and what a trim would return (nil if unknown), as of the last walk of glibc's heaps,
-      # without the pages that other processes share, if these are known.
+      # Why series have no samples, and the bytes that a trim would return (nil if unknown), as of the last walk of
+      # glibc's heaps, without the pages that other processes share, if these are known.
       attr_reader :reasons, :trimmable_bytes
 
       # The first costly samples are due only after their spacing: a process that ends sooner does not pay for them. The
-      # first rows are due with the second sample, so that a process that has just begun soon knows what grows.
+      # first rows are due with the second sample, so that a process that has just begun soon knows its growing rows.
       #
       # @param least [Integer] as for Sampler.start
       def initialize(least = MIN_READING_SECONDS)
@@ -186,7 +186,7 @@ module Memscope
           malloc_in_use: in_use, malloc_active: active, malloc_resident: resident }
       end
 
-      # Puma's threads know the server once they have worked; the threads of Puma's control server have another name.
+      # Puma's threads know the server once they have worked. The threads of Puma's control server have another name.
       def requests
         explain(requests: Reasons.sentence(:requests_uncounted)) unless defined?(::Puma::Server)
         servers = Thread.list.filter_map do |thread|
@@ -235,7 +235,7 @@ module Memscope
         { held: (heap.held_by_objects_bytes unless heap.reasons[:held_by_objects_bytes]) }
       end
 
-      # Judges once an epoch, and at the first sample: until when it is too early to tell.
+      # Judges once an epoch, and at the first sample, to know until when it is too early for a verdict.
       def judge(epoch)
         return Verdict.update(self.class) if @epoch && epoch <= @epoch
 

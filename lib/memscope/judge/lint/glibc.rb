@@ -6,7 +6,7 @@ module Memscope
     # @api private
     class Glibc < SettingsCheck
       MEBIBYTE = Quantity::MEBIBYTE
-      # By option: the value above which it does harm, then the problem's id, and the text that says why.
+      # By option: the value above which it does harm, then the problem's id, and the text that explains why.
       MAX = {
         "trim_threshold" => [64 * MEBIBYTE, :never_returned, :keeps],
         "mmap_threshold" => [32 * MEBIBYTE, :never_returned, :keeps_smaller],
@@ -35,8 +35,8 @@ module Memscope
 
       def taken?(setting) = super && setting.given.match?(NUMBER)
 
-      # glibc 2.38 and earlier read the number that a text begins with: 128 of "128k". What glibc does not understand in
-      # GLIBC_TUNABLES, it skips without a word.
+      # glibc 2.38 and earlier read the number that a text begins with: 128 of "128k". glibc silently skips the parts of
+      # GLIBC_TUNABLES that it does not understand.
       def refused
         given = @allocator.settings.values.select(&:given)
         cut = given.select { |one| one.ignored.nil? && !one.given.match?(NUMBER) }

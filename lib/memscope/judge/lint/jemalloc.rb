@@ -11,13 +11,13 @@ module Memscope
       SHORT_MS = 1000
       # jemalloc's default decay time of dirty pages (DIRTY_DECAY_MS_DEFAULT).
       USUAL_MS = 10_000
-      # What a shell takes for something else.
+      # Characters that a shell may interpret.
       SPECIAL = %r{[^\w:,.=/+-]}
       # Options with values that do harm: the problem's id, and the value with which each is off.
       OFF = { "background_thread" => %i[background_thread false], "thp" => %i[huge_pages never],
               "junk" => %i[debugging false], "zero" => %i[debugging false],
               "prof" => %i[crashing_profiler false] }.freeze
-      # What a forked process loses; jemalloc's manual also warns against starting them while jemalloc initialises.
+      # A fork ends background threads. jemalloc's manual also warns against starting them while jemalloc initialises.
       TUNE = "Memscope.tune(background_thread: true)"
 
       private

@@ -4,10 +4,10 @@ require_relative "../../value/quantity"
 
 module Memscope
   class Lint < Reading
-    # Judges the settings of the allocator that serves malloc: what it did not accept, what does harm, and what suits
-    # this process better; and the environment variables that an allocator reads, or whose names resemble the name of
-    # such a variable. A subclass has the rules of one allocator. The recommendation keeps the options that took
-    # effect, except options that this process has a reason to change.
+    # Judges the settings of the allocator that serves malloc: those that it refused, those that do harm, and better
+    # ones for this process; and the environment variables that an allocator reads, or whose names resemble the name of
+    # such a variable. A subclass has the rules of one allocator. The recommendation keeps the options that took effect,
+    # except options that this process has a reason to change.
     # @api private
     class SettingsCheck
       # Up to this many arenas do no harm.
@@ -55,7 +55,7 @@ module Memscope
       # Fills @harms, and changes @pairs, which holds the value and reason of each option to set.
       def judge; end
 
-      # Whether a text set the option to its value.
+      # True if a text set the option to its value.
       def taken?(setting) = !setting.given.nil? && setting.ignored.nil? && setting.source != "default"
 
       def judge_arenas(name)
@@ -122,7 +122,7 @@ module Memscope
       # The environment variable, or jemalloc's other source of options, whose text names the setting.
       def source_of(_setting) = nil
 
-      # A problem if the variable does not do what its name promises.
+      # A problem if the variable does not have the effect that its name promises.
       def of_variable(name)
         reader = reader(name)
         return misspelling(name) if reader.nil?

@@ -74,7 +74,7 @@ module Memscope
         act(:purge, *uses.first) if enough?(uses.sum(&:last))
       end
 
-      # Whether it was purged within the interval or, if that did not help, within the last `stop_seconds`.
+      # True if the worker was purged within the interval or, if that did not help, within the last `stop_seconds`.
       def purged?(member)
         interval = @policy.time(:interval_seconds, @group.host)
         @group.outcomes.any? do |outcome|

@@ -72,7 +72,7 @@ module Memscope
           member.leak_bytes_per_hour.nil? && ago(@last.seconds) < @policy.stop_seconds
       end
 
-      # What a successor will not need again: what has leaked, or what the worker has beyond the others' usual memory.
+      # Bytes that a successor will not need again: those that leaked, or those beyond the other workers' usual memory.
       # Above the hard limit, at least half of its private memory: a successor needs a while to use as much.
       def expected_bytes(member)
         leaked = (member.leak_bytes_per_hour.to_i * uptime(member) / HOUR).round

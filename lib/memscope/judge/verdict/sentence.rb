@@ -28,7 +28,7 @@ module Memscope
         def layer(layer) = layer && WORDS[:"layer.#{layer}"]
 
         # @param layer [Symbol, nil] or :start, without a history; :compare, too early for a verdict
-        # @return [String, nil] what to do about growth in this layer of a process
+        # @return [String, nil] the remedy for growth in this layer of a process
         def remedy(layer, pid) = layer && WORDS.fill(:"remedy.#{layer}", pid: pid)
 
         private
@@ -52,7 +52,7 @@ module Memscope
                      time: duration(time), until: ready, lasting: duration(LASTING))
         end
 
-        # What has changed so far, the largest change first; of RSS alone until the rows were sampled twice.
+        # The changes so far, the largest first; only that of the RSS until the rows were sampled twice.
         def meanwhile(verdict)
           rows = (verdict.growth || { rss: verdict.evidence[:grown_bytes].to_i }).select do |_row, bytes|
             bytes.abs >= Quantity::MEBIBYTE

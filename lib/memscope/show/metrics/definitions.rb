@@ -20,8 +20,8 @@ module Memscope
       attr_reader :name, :type, :unit, :help, :labels, :source
 
       # `read` returns a number from the reading or, if there are labels, a Hash from their values to numbers; nil is
-      # unknown, and has no sample. `report` returns the same from a worker's report; by default, it is what `read`
-      # returns for the snapshot or the verdict in the report.
+      # unknown, and has no sample. `report` returns the same from a worker's report, by default the result of `read`
+      # for the snapshot or the verdict in the report.
       def initialize(name, help, source, read = nil, report: nil, labels: [])
         @name = "memscope_#{name}".freeze
         @type = name.end_with?("_total") ? :counter : :gauge

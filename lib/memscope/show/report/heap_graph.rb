@@ -104,8 +104,8 @@ module Memscope
       def dumps = "dumps #{@reading.sources.join(', ')}"
     end
 
-    # A heap graph: the sizes of what is reachable and of the garbage; where memory has accumulated, or the paths to
-    # objects of one class; and the memory that classes and objects retain.
+    # A heap graph: the sizes of reachable objects and of garbage; where memory has accumulated, or the paths to objects
+    # of one class; and the memory that classes and objects retain.
     class HeapGraphPage < HeapPage
       # How many rows are shown of garbage by class, and of duplicate Strings.
       MAX_ROWS = 5

@@ -71,7 +71,7 @@ module Memscope
         [name(worker), *[*own, sum - own.sum, sum].map { |bytes| mebibytes(bytes) }]
       end
 
-      # The page says this itself.
+      # A sentence on the last reports precedes the footer.
       def footer = [*reported, super]
 
       def reported

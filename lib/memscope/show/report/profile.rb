@@ -255,7 +255,7 @@ module Memscope
         text(:outside_malloc, grown: size(grown), malloc: size(malloc), pid: @reading.pid)
       end
 
-      # The samples and frees that were missed, and what sampling adds to the allocator's own numbers.
+      # The samples and frees that were missed, and the bytes that sampling adds to the allocator's own numbers.
       def flaws
         names = %i[dropped_samples lost_frees inflated_bytes]
         dropped, lost, added = @reading.overhead.to_h.values_at(*names).map(&:to_i)

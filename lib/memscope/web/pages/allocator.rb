@@ -5,7 +5,7 @@ module Memscope
     # The five pages; each is the scope of its templates.
     # @api private
     module Pages
-      # What serves malloc, and how malloc's memory and Ruby's heap are laid out.
+      # The allocator that serves malloc, and the layout of malloc's memory and of Ruby's heap.
       # @api private
       class Allocator < Page
         READINGS = %i[allocator arenas size_classes fragmentation ruby_heap mappings].freeze

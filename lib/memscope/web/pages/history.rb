@@ -3,7 +3,7 @@
 module Memscope
   module Web
     module Pages
-      # What pages show around the chart of the process's history.
+      # The parts of a page around the chart of the process's history.
       # @api private
       module OverTime
         # For each range: seconds of a bucket of the history, and the range's name.

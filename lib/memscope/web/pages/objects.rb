@@ -10,7 +10,7 @@ module Memscope
         READINGS = %i[census heap].freeze
         # Headings by grouping of the census (by=type).
         GROUPINGS = { class: "Class", type: "Type", imemo: "Internal kind", slot_size: "Slot bytes", age: "Age" }.freeze
-        # What opens a dump, by its format.
+        # Programs that open a dump, by its format.
         READERS = { perfetto: "Perfetto (ui.perfetto.dev)", heapsnapshot: "Chrome's DevTools",
                     objspace: "heapy, heap-profiler, sheap" }.freeze
         # Rows of the table of a census. JSON has all.
@@ -23,7 +23,7 @@ module Memscope
         # @return [Memscope::HeapGraph, nil]
         def heap = kept(:heap, :heap_graph).last
 
-        # @return [Array<Report::ReadingPage>] what grew since the census before, if there is one; and the census
+        # @return [Array<Report::ReadingPage>] the growth since the census before, if there is one, and the census
         def counts
           return [] unless census&.known?
 
@@ -39,7 +39,7 @@ module Memscope
         # @return [String] the class in the form's field, from the query or the posted form; empty: any
         def paths_to = form["paths_to"]&.last.to_s
 
-        # What the page shows of the heap graph: rendered once, since it is kept.
+        # The page's tables of the heap graph: rendered once, since it is kept.
         #
         # @yieldreturn [String]
         def tables(&) = @processes.fetch(:rendered, @request.base, place.pid, heap.at, &)

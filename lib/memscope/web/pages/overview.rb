@@ -5,7 +5,7 @@ require_relative "history"
 module Memscope
   module Web
     module Pages
-      # The processes of the cluster, and the ledger of one of them, which are shown at once. The page then fetches
+      # The processes of the cluster, and the ledger of one of them, which are shown first. The page then fetches
       # itself with the findings (findings=1): the ledger, the diagnosis and the forecast of the levers, all based on
       # one deep ledger. That takes longer.
       # @api private
@@ -94,7 +94,7 @@ module Memscope
           end
         end
 
-        # @return [Integer] a lower bound of what is resident but unused
+        # @return [Integer] a lower bound of the resident but unused memory
         def held_bytes = branches.sum(&:held_bytes)
 
         # @return [Integer] the sum of the rows

@@ -124,7 +124,7 @@ module Memscope
           kept(:flame_graph) { |profile| profile.to_html(back: "../profile#{"?#{query}" unless query.empty?}") }
         end
 
-        # @return [String] what the form did in each worker: "started" or "stopped"
+        # @return [String] the form's effect in each worker: "started" or "stopped"
         def done = { "start" => "started", "stop" => "stopped" }.fetch(form["do"].last)
 
         private
@@ -141,7 +141,7 @@ module Memscope
         # Empty if the process of this page does not answer.
         def state = here&.result || {}
 
-        # The profile; or what the block renders from it, once for each profile that is read.
+        # The profile or, with a block, the block's rendering of it, made once for each profile that is read.
         def kept(*form, &)
           raise HttpError.new(502, here.reason) if here&.reason
 

@@ -15,7 +15,7 @@ module Memscope
            inapplicable: :without_glibc, floor: FLOOR, ratio: 0.10) do
         kept = trimmable_bytes < kept_by_kernel_bytes / 16
         own = detail(:malloc, :trimmable_private_bytes)
-        # If workers of a server share what a trim would return, it helps in the master, before that forks.
+        # If a server's workers share the pages that a trim would return, trim in the master before it forks.
         shared = (own || trimmable_bytes) < trimmable_bytes / 2
         gain = own ? (own..own) : gained(:malloc, trimmable_bytes)
         most = kept ? 0 : gain.end

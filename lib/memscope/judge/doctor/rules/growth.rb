@@ -3,7 +3,7 @@
 module Memscope
   module Doctor
     module Rules
-      # Growth by at least this share of the RSS is a warning: less may be what any work leaves.
+      # Growth by at least this share of the RSS is a warning. Any work may leave less.
       GROWN_SHARE = 0.05
       MANY_THREADS = 50
 
@@ -79,7 +79,7 @@ module Memscope
         end
       }.freeze
 
-      # What the finding of unattributed memory says in its own way: a library maps the memory, or gets it from the C
+      # The finding of unattributed memory has texts of its own: a library maps the memory, or gets it from the C
       # library's malloc beside jemalloc, or both.
       UNATTRIBUTED = lambda do |bytes|
         libraries = evidence.mappers.to_a

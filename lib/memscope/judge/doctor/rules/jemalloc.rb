@@ -6,8 +6,8 @@ module Memscope
       # A process that has used more CPU time than this, in seconds, has done some work: loading and running the doctor
       # takes a tenth of that time.
       SOME_WORK_SECONDS = 1.0
-      # Why jemalloc's dirty pages stay, the most certain cause first: severity, confidence and reason. What to set is
-      # Lint#tuning. Without a background thread, threads return pages only while they allocate or free: a busy process
+      # Why jemalloc's dirty pages stay, in order of certainty: severity, confidence and reason. Lint#tuning has the
+      # settings. Without a background thread, threads return pages only while they allocate or free: a busy process
       # always has some dirty pages.
       DIRTY_CAUSE = lambda do
         now = snapshot.jemalloc.to_h

@@ -8,7 +8,7 @@ module Memscope
       # The lever that returns malloc's free memory.
       RETURNS = { glibc: :trim, jemalloc: :purge }.freeze
 
-      # What the garbage collector and its heap keep, and the memory that Ruby does not account for.
+      # The memory that the garbage collector and its heap keep, and the memory that Ruby does not account for.
       rule(:too_small, :rss_bytes) { |bytes| { severity: :info, remedy: nil } if bytes < 2 * FLOOR }
 
       rule(:possible_garbage, :bounded_garbage_bytes, floor: 2 * FLOOR, ratio: 0.10) do
