@@ -6,7 +6,7 @@ module Memscope
     #
     #   allocations = Memscope::Check.allocations({ objects: 0..12, String => 0..3 }) { parse(line) }
     #   allocations.passed?  # => false
-    #   puts allocations     # what the block allocates, by class and by line
+    #   puts allocations     # the block's allocations, by class and by line
     #
     # The block has run once before, to load code, fill Ruby's inline caches, and memoize: all later runs are alike.
     class Allocations

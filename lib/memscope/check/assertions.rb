@@ -14,8 +14,8 @@ module Memscope
   #
   # RSpec has matchers instead: `require "memscope/rspec"`.
   module Assertions
-    # Fails if the block leaves an object or a block of malloc behind each time it runs. The message says what grows,
-    # where it was allocated, and what retains it. See Check.
+    # Fails if the block leaves an object or a block of malloc behind each time it runs. The message lists the
+    # growth, where it was allocated, and its retainers. See Check.
     #
     # @param message [String, nil] precedes the check in the failure's message
     # @param options [Hash{Symbol => Object}] those of Check.run: `iterations`, `runs`, `warmup`, `max`, `ignore`, `in`,
@@ -34,8 +34,8 @@ module Memscope
     #
     # @param message [String, nil] precedes the numbers in the failure's message
     # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>}] :objects, classes or names of classes, and
-    #   how many; an Integer means exactly that many
-    # @yield twice; the second time counts
+    #   how many. An Integer means exactly that many
+    # @yield twice: the second run is judged
     # @return [Check::Allocations]
     # @raise [ArgumentError, Unavailable, Exception] like Check.allocations
     # rubocop:disable-next Style/ArgumentsForwarding, Naming/BlockForwarding -- `...` would make limits the message

@@ -13,7 +13,7 @@ module Memscope
   #   check = Memscope::Check.run { Report.render }
   #   check.verdict             # => :leak
   #   check.grown.first.name    # => "Order"
-  #   puts check                # what grows, by how many per iteration, where it was allocated, what retains it
+  #   puts check                # growth per iteration, where it was allocated, and its retainers
   #
   # After each round, garbage is collected, and all objects of each class and all blocks of malloc are counted. A count
   # grows if it has risen by at least one per iteration, rounded, in each of the last `runs` rounds. Bytes of RSS and
@@ -61,18 +61,18 @@ module Memscope
 
     class << self
       # Runs the block hundreds of times in a forked child, where it cannot change this process. at_exit handlers do not
-      # run there, but what the block writes to a file, a socket or a database persists. If a connection of ActiveRecord
+      # run there, but the block's writes to a file, a socket or a database persist. If a connection of ActiveRecord
       # has an open transaction, whose rows a child could not see, the block runs in this process, with a reason.
       # Two rounds without growth end the check.
       #
       # @param options [Hash{Symbol => Object}]
       #   * `iterations` (100): how often the block runs in a round
       #   * `runs` (5): in how many rounds something must grow
-      #   * `warmup` (:auto): iterations before these rounds; :auto: until nothing grows, for at most ten rounds
+      #   * `warmup` (:auto): iterations before these rounds. :auto: until nothing grows, for at most ten rounds
       #   * `max` (0): allowed growth per iteration, in objects of a class and in blocks of malloc
-      #   * `ignore` ([]): what may grow: a Class or its name; a Regexp for names of classes and for places
+      #   * `ignore` ([]): allowed to grow: a Class or its name; a Regexp for names of classes and for places
       #     ("app/models/order.rb:41"); :malloc
-      #   * `in` (nil): :fork or :process; nil: as described above
+      #   * `in` (nil): :fork or :process. nil decides as described above
       #   * `deadline` (60): seconds that the child may take
       # @yield
       # @return [Check]
@@ -99,7 +99,7 @@ module Memscope
       #
       # @param target [String] a rackup file
       # @param path [String] of the request, by GET, with a query if need be
-      # @param requests [Integer] how many; each round makes a tenth of them, rounded up
+      # @param requests [Integer] how many. Each round makes a tenth of them, rounded up
       # @yieldparam made [Integer] requests so far: before the first request, and after each round
       # @return [Check]
       # @raise [ArgumentError] for an invalid value
@@ -118,7 +118,7 @@ module Memscope
       # Runs the block twice in this process, and compares how many objects the second run allocates with limits.
       #
       # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>}] for a class with a name, or for :objects
-      #   (all classes), how many objects the block may allocate; an Integer means exactly that many. Internal objects
+      #   (all classes), how many objects the block may allocate. An Integer means exactly that many. Internal objects
       #   do not count. The block must not create a Ractor
       # @yield twice
       # @return [Allocations]
@@ -158,7 +158,7 @@ module Memscope
     def grows? = grown.any?
 
     # @param name [Symbol] a field of Point
-    # @return [Float, nil] its growth per iteration, over the rounds that are judged; nil if it is unknown
+    # @return [Float, nil] its growth per iteration, over the judged rounds, or nil if unknown
     def per_iteration(name)
       values = judged_points.filter_map(&name)
       (values.last - values.first).fdiv(judged_iterations) if values.size == 2
@@ -194,10 +194,10 @@ module Memscope
 
     def rose? = expired.empty? && per_iteration(:objects).to_f.round > max
 
-    # The first and the last point of the rounds that are judged; fewer if there are not two.
+    # The first and the last point of the judged rounds, or fewer if there are not two.
     def judged_points = points.last(runs + 1).values_at(0, -1).uniq.compact
 
-    # Whether the last two rounds added at most three quarters as much as the first two.
+    # True if the last two rounds added at most three quarters as much as the first two.
     def slowing?(growth) = 4 * growth.last(2).sum <= 3 * growth.first(2).sum
   end
 end

@@ -29,7 +29,7 @@ module Memscope
         of_jemalloc(Native.snapshot(false)[:jemalloc])
       end
 
-      # Blocks and bytes in use; nil if this jemalloc does not count blocks.
+      # Blocks and bytes in use, or nil if this jemalloc does not count blocks.
       def self.of_jemalloc(totals)
         return unless totals[:small_nmalloc]
 
@@ -37,7 +37,7 @@ module Memscope
          totals[:in_use_bytes]]
       end
 
-      # Blocks and bytes in use; nil if glibc's chunks are not known. The rows are those of a ledger with `deep`.
+      # Blocks and bytes in use, or nil if glibc's chunks are not known. The rows are those of a ledger with `deep`.
       def self.of_glibc(rows)
         malloc = rows.find { |row| row[:id] == :malloc } or return
         return unless malloc[:detail][:in_use_bytes]

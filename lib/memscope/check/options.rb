@@ -40,7 +40,7 @@ module Memscope
       # The maximum number of rounds that are counted.
       def rounds = @rounds || (@warmup == :auto ? WARMUP_ROUNDS - 1 + runs : runs)
 
-      # Whether rounds without growth end the check.
+      # True if rounds without growth end the check.
       def ends_early? = @rounds.nil?
 
       def ignored_class?(name) = @ignored.any? { |one| one.is_a?(Regexp) ? one.match?(name) : one == name }

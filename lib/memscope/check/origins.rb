@@ -2,7 +2,7 @@
 
 module Memscope
   class Check < Reading
-    # Finds where growth was allocated, and what retains it: repeats the work in two more rounds, which are measured. If
+    # Finds where growth was allocated, and its retainers. Repeats the work in two more rounds, which are measured. If
     # malloc grew, each of its blocks is sampled, too. Makes heap graphs for some of the classes.
     # @api private
     class Origins
@@ -16,7 +16,7 @@ module Memscope
       # Functions of Ruby before 3.3 that move the memory of objects to malloc, in or after a garbage collection.
       MOVING = /\A(?:rb_postponed_job_flush|\w*transient_heap\w*) /
 
-      # `grown` has the bodies of growth, without what the options ignore. `reasons` are for missing places or
+      # `grown` has the bodies of growth that the options do not ignore. `reasons` are for missing places or
       # retainers.
       attr_reader :grown, :reasons
 
@@ -36,7 +36,7 @@ module Memscope
         [*held(classes), (of_malloc(blocks) if names.include?(Rounds::MALLOC))].compact
       end
 
-      # The lines that keep blocks of malloc; nil if they are unknown.
+      # The lines that keep blocks of malloc, or nil if they are unknown.
       def repeated(malloc)
         return measure unless malloc
 
@@ -123,7 +123,7 @@ module Memscope
         body(Rounds::MALLOC, judged) if judged.any?
       end
 
-      # Whether Ruby itself allocated the block for an object: at a line that also leaves objects behind, or when moving
+      # True if Ruby itself allocated the block for an object: at a line that also leaves objects behind, or when moving
       # an object's memory, at whatever line runs then.
       def of_an_object?(place)
         return false unless BY_RUBY.match?(place.native)

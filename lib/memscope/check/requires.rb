@@ -30,7 +30,7 @@ module Memscope
       def bytes = objects_bytes + malloc_bytes
     end
 
-    # @return [Integer, nil] rise of objects and malloc; nil if malloc's is unknown
+    # @return [Integer, nil] rise of objects and malloc, or nil if malloc's is unknown
     def bytes = malloc_bytes && (objects_bytes + malloc_bytes)
 
     # @return [Integer] bytes of objects and malloc of a node, with those of the files that it required

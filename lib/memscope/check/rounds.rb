@@ -59,7 +59,7 @@ module Memscope
         @work.call(times)
       end
 
-      # The names of classes that have grown, or ALL if no single class has; then MALLOC.
+      # The names of classes that have grown, or ALL if no single class has, followed by MALLOC.
       def names
         classes = @grown.keys.select { |name| class?(name) }
         classes = @grown.keys & [ALL] if classes.empty? && @expired.none? { |name, _growth| class?(name) }
@@ -73,7 +73,7 @@ module Memscope
           per_iteration: growth.map { |number| @options.per_iteration(number) }.min, places: places }
       end
 
-      # Whether more than a tenth of some growth was released in the pause.
+      # True if more than a tenth of some growth was released in the pause.
       def released? = @released == true
 
       private
@@ -104,7 +104,7 @@ module Memscope
         end
       end
 
-      # Growth that is left after the pause counts; the rest was in a buffer that is sent now and then, or held by a
+      # Growth that is left after the pause counts. The rest was in a buffer that is sent now and then, or held by a
       # thread that was about to end. The rest is subtracted from the rounds in proportion.
       def pause
         sleep(@options.pause)
@@ -121,7 +121,7 @@ module Memscope
 
       def class?(name) = ![ALL, MALLOC].include?(name)
 
-      # Attributes what was released to the whole series, but not to the part of a round's growth above the mean, which
+      # Attributes released growth to the whole series, but not to the part of a round's growth above the mean, which
       # the first round often has.
       def share_left(name, mean, later)
         return 1.0 if name == MALLOC && !later.key?(name)

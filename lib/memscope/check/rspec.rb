@@ -19,7 +19,7 @@ module Memscope
     # @param objects [Integer, nil] objects of all classes
     # @param limits [Hash{Symbol, Module, String => Integer}] for :objects, a class or the name of a class, the maximum
     #   number of objects
-    # @return [Matcher] for blocks, which run twice; the second time counts
+    # @return [Matcher] for blocks, which run twice: the second run is judged
     # @raise [ArgumentError] for anything but Integers
     def allocate_at_most(objects = nil, **limits)
       limits = { objects: objects, **limits } unless objects.nil?
@@ -35,7 +35,7 @@ module Memscope
     # A matcher for blocks, whose messages show the check.
     #
     # * `description`: for people
-    # * `colon`: what messages have before the check
+    # * `colon`: precedes the check in messages
     # * `predicate`: the method by which the check decides whether the block matches
     # * `check`: makes a Check or Check::Allocations of a block
     # @api private

@@ -4,8 +4,8 @@ require_relative "../show/report/census"
 
 module Memscope
   module CLI
-    # `memscope census`: how many objects of which class a process has, or what grew since an earlier census; `memscope
-    # census -- COMMAND`: how many objects of which class a Ruby program has when it ends.
+    # `memscope census` counts a process's objects by class, or their growth since an earlier census.
+    # `memscope census -- COMMAND` counts a Ruby program's objects by class when it ends.
     class CensusCommand < ReportCommand
       declare limits: { by: Limit.one_of(Census::GROUPINGS.keys) }, program: [:every], process: %i[since private],
               defaults: { by: :class, top: Report::CensusPage::ROWS }

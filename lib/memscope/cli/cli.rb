@@ -23,7 +23,7 @@ module Memscope
       # @param err [IO]
       # @return [Integer] the exit status
       def run(arguments, out: $stdout, err: $stderr)
-        # Paths may have any bytes; OptionParser of Ruby 3.1 raises for a text that is invalid in its encoding.
+        # Paths may have any bytes, but OptionParser of Ruby 3.1 raises for a text that is invalid in its encoding.
         name, *rest = arguments.map { |argument| argument.valid_encoding? ? argument : argument.b }
         return Command.write(out, overview) if %w[-h --help help].include?(name)
         return Command.write(out, version) if %w[-v --version version].include?(name)

@@ -15,8 +15,8 @@ module Memscope
 
     WORDS = Words.beside(__FILE__)
 
-    # What the argument of an option may be: `type[text]` is its value, or nil; `fits` judges that; `words` are
-    # for messages.
+    # The arguments that an option allows: `type[text]` is the argument's value, or nil. `fits` judges the value.
+    # `words` are for messages.
     # @api private
     Limit = Struct.new(:type, :fits, :words) do
       # @param range [Range<Integer>]
@@ -36,14 +36,14 @@ module Memscope
     FRACTION = ->(text) { Float(text, exception: false) }
     private_constant :WORDS, :NUMBER, :FRACTION
 
-    # What a command's arguments may be: Limits, by the option; the maximum number of operands; options for -- COMMAND
-    # alone, and those for anything else; lists of options whose first one excludes the others; defaults.
+    # A command's arguments: their Limits by option, at most `most` operands, options for -- COMMAND alone (`program`)
+    # and for anything else (`process`), lists of options whose first one excludes the others, and defaults.
     # @api private
     Declaration = Struct.new(:limits, :most, :program, :process, :exclusive, :defaults, keyword_init: true)
 
     # The base of all commands: arguments, help, output, other processes, programs to start.
     #
-    # A subclass declares what it takes. It defines `perform`, which reads this process or another one, or `start`,
+    # A subclass declares its arguments. It defines `perform`, which reads this process or another one, or `start`,
     # which becomes COMMAND, or both.
     class Command
       # The exit status of success.
@@ -143,10 +143,10 @@ module Memscope
         end
       end
 
-      # Whether the command becomes COMMAND.
+      # True if the command becomes COMMAND.
       def program? = !@command.nil?
 
-      # Whether it can.
+      # True if it can become one.
       def becomes_program? = @parser.banner.include?(PROGRAM)
 
       def check
@@ -216,10 +216,10 @@ module Memscope
         failure("#{dashed(option)} #{path}: #{e.is_a?(Invalid) ? e.as : e.class.new.message}")
       end
 
-      # What to open for a DUMP: `-` is standard input.
+      # The file to open for a DUMP: `-` is standard input.
       def file_of(dump) = dump == "-" ? "/dev/stdin" : dump
 
-      # Refuses files that memscope does not read. The message says so if memscope only writes the file's format.
+      # Refuses files that memscope does not read. If memscope only writes the format, the message has that reason.
       def refuse_dumps(*paths, why)
         failure(:dumps_refused, files: paths.join(", "), why: why) if paths.size > 1
         format = Dump.format_of(*paths)
@@ -250,7 +250,7 @@ module Memscope
         raise
       end
 
-      # Whether the command is about another process.
+      # True if the command is about another process.
       def other? = @given.key?(:pid) || @given.key?(:socket)
 
       # The client of the other process.
@@ -286,7 +286,7 @@ module Memscope
       end
 
       # Becomes the program, with an order for launch/autorun. Only the Ruby that runs memscope can load memscope's
-      # extension; another program may become this Ruby.
+      # extension, but another program may become this Ruby.
       def hand_over(mode, environment = Launch::Environment.new(ENV), **order)
         other = Launch.stranger(@command.first)
         say(:another_program, program: other, ruby: RbConfig.ruby) if other
@@ -298,7 +298,7 @@ module Memscope
       #
       # @param allocator [String] as for Environment#serve
       # @param conf [String] pairs for MALLOC_CONF
-      # @param profiled [Boolean] whether they enable jemalloc's profiler because memscope was asked for it
+      # @param profiled [Boolean] whether they enable jemalloc's profiler because a memscope option requests it
       def served(allocator, conf, profiled:)
         Launch::Environment.new(ENV).tap do |environment|
           environment.serve(allocator)

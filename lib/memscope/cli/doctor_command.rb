@@ -2,7 +2,7 @@
 
 module Memscope
   module CLI
-    # `memscope doctor`: diagnoses a process; `memscope doctor -- COMMAND`: diagnoses a Ruby program when it ends. With
+    # `memscope doctor` diagnoses a process. `memscope doctor -- COMMAND` diagnoses a Ruby program when it ends. With
     # --every, later diagnoses judge growth since the first one. With --settings, it checks the allocator's settings
     # instead.
     class DoctorCommand < ReportCommand

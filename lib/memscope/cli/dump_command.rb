@@ -2,15 +2,15 @@
 
 module Memscope
   module CLI
-    # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: writes a heap
-    # dump of a Ruby program when it ends; `memscope dump --from DUMP`: converts a dump of ObjectSpace.dump_all.
+    # `memscope dump --pid N` writes a heap dump of a process that listens. `memscope dump -- COMMAND` writes a heap
+    # dump of a Ruby program when it ends. `memscope dump --from DUMP` converts a dump of ObjectSpace.dump_all.
     class DumpCommand < Command
       declare limits: { format: Limit.one_of(Dump::FORMATS.keys) }, process: %i[from gc],
               exclusive: [%i[from pid socket gc]]
 
       private
 
-      # The other process, the program, or the conversion creates FILE; standard output has the summary.
+      # The other process, the program, or the conversion creates FILE. Standard output has the summary.
       def check
         super
         @to = @given.delete(:output)

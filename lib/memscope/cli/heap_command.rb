@@ -2,9 +2,9 @@
 
 module Memscope
   module CLI
-    # `memscope heap`: who holds the objects of a process; `memscope heap DUMP`: who holds the objects in a file that
-    # ObjectSpace.dump_all wrote; `memscope heap DUMP DUMP`: what has grown from the first such file to the second;
-    # `memscope heap -- COMMAND`: who holds the objects of a Ruby program when it ends.
+    # `memscope heap` lists the retainers of a process's objects. `memscope heap DUMP` does so for a file that
+    # ObjectSpace.dump_all wrote. `memscope heap DUMP DUMP` lists the growth from the first such file to the second.
+    # `memscope heap -- COMMAND` lists the retainers of a Ruby program's objects when it ends.
     class HeapCommand < ReportCommand
       declare limits: { top: Limit.of(HeapGraph::TOP) }, most: 3, program: [:every], process: [:since],
               exclusive: [%i[since markdown], %i[since paths_to]], defaults: { top: 10 }
@@ -21,7 +21,7 @@ module Memscope
 
       def note_own = @dump || super
 
-      # An earlier heap graph makes the report one about growth, which puts what grew first.
+      # With an earlier heap graph, the report is about growth, and the rows that grew come first.
       def view = @since ? { since: @since, limit: @given[:top] } : super
 
       def read

@@ -3,7 +3,7 @@
 module Memscope
   module CLI
     # The help of a command: help/COMMAND.txt, in the form in which it is printed. Its lines declare the command's
-    # options; the command's class has what their arguments may be, and their defaults, which are printed too. A line
+    # options. The command's class has their arguments' limits, and their defaults, which are printed too. A line
     # that only begins an item of help/shared.txt, which has several commands' options, stands for the whole item.
     # @api private
     module Help
@@ -18,7 +18,7 @@ module Memscope
         end
 
         # @param command [String]
-        # @return [String] what it does: "list Ruby processes, and show which of them listen"
+        # @return [String] its purpose: "list Ruby processes, and show which of them listen"
         def summary(command) = text(command)[/^[A-Z].*(?=\.$)/].sub(/\A./, &:downcase)
 
         # @param name [String]

@@ -5,10 +5,10 @@ require_relative "../setup/facade"
 
 module Memscope
   # Starts another program: `memscope exec`, `memscope report -- COMMAND` and others prepare the environment, and become
-  # the program; what is left to do, such as the proof of its allocator, is done inside. No memscope process remains.
+  # the program. The remaining work, such as the proof of its allocator, is done inside. No memscope process remains.
   # @api private
   module Launch
-    # Why a program cannot start as requested; the message is the reason.
+    # A program cannot start as requested, for the reason in the message.
     class Refusal < StandardError; end
 
     WORDS = Words.beside(__FILE__)
@@ -17,7 +17,7 @@ module Memscope
 
     # @param name [String] of a program
     # @return [String, nil] its path, if that is an executable other than the Ruby that runs memscope, and so runs
-    #   nothing of memscope itself; nil also for env(1), for a script, whose interpreter may be any, and for a file that
+    #   nothing of memscope itself. Also nil for env(1), for a script, whose interpreter may be any, and for a file that
     #   is not found
     def self.stranger(name)
       path = find(name)

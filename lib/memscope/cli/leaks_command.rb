@@ -5,7 +5,7 @@ Memscope::Loading.unit :Check
 module Memscope
   module CLI
     # `memscope leaks -- COMMAND`: becomes a Ruby program that fails if one of its lines keeps too much memory that it
-    # allocated after the warm-up; with --objects, too many Ruby objects. `memscope leaks config.ru`: whether an
+    # allocated after the warm-up or, with --objects, too many Ruby objects. `memscope leaks config.ru`: whether an
     # application keeps memory with each request to one path.
     class LeaksCommand < Command
       # How many bytes, and with --objects how many objects, a line may keep by default.
@@ -22,7 +22,7 @@ module Memscope
 
       def start
         threshold = @given.fetch(:threshold, THRESHOLDS[@given[:objects]])
-        # A sample for each 4 KiB; and every allocation of objects.
+        # A sample for each 4 KiB, and every allocation of objects.
         hand_over("leaks", threshold: threshold, **@given.slice(:objects, :warmup), by: :line, backend: :imports,
                            rate: 4096, budget: 1, format: @given[:json] ? :json : :text)
       end
@@ -50,7 +50,7 @@ module Memscope
         @err.print("\r\e[K") if @err.tty?
       end
 
-      # What the application prints, such as the log of Rails in production, must not be mixed into the report: it goes
+      # The application's output, such as the log of Rails in production, must not be mixed into the report: it goes
       # to standard error.
       def aside
         out = STDOUT # rubocop:disable Style/GlobalStdStream -- a logger has it, whatever $stdout is

@@ -2,7 +2,7 @@
 
 module Memscope
   module CLI
-    # `memscope profile`: which lines allocated the live malloc memory of a process that listens; `memscope profile --
+    # `memscope profile`: which lines allocated the live malloc memory of a process that listens. `memscope profile --
     # COMMAND`: profiles a Ruby program from its first line until it ends. With --objects, which lines allocated live
     # Ruby objects.
     class ProfileCommand < Command

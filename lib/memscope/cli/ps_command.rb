@@ -26,7 +26,7 @@ module Memscope
         deliver { |display| text(entries, display) }
       end
 
-      # Commands are whole: on a terminal, they go on below; elsewhere, a process is one line.
+      # Commands are whole: they are wrapped on a terminal, and a process is one line elsewhere.
       def text(entries, display)
         return "#{WORDS[:none_visible]}\n" if entries.empty?
 

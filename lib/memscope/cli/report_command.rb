@@ -2,7 +2,7 @@
 
 module Memscope
   module CLI
-    # `memscope report`: where the memory of a process is; `memscope report -- COMMAND`: where the memory of a Ruby
+    # `memscope report`: where the memory of a process is. `memscope report -- COMMAND`: where the memory of a Ruby
     # program is when it ends.
     class ReportCommand < Command
       # The options of the ledger.

@@ -2,7 +2,7 @@
 
 module Memscope
   module CLI
-    # `memscope requires -- COMMAND`: what each file and gem that a Ruby program loads costs.
+    # `memscope requires -- COMMAND`: the cost of each file and gem that a Ruby program loads.
     class RequiresCommand < Command
       declare defaults: { top: 20 }
 

@@ -4,7 +4,7 @@ require_relative "../show/report/tags"
 
 module Memscope
   module CLI
-    # `memscope tags`: what the endpoints and jobs of a process allocate and retain.
+    # `memscope tags`: the memory that the endpoints and jobs of a process allocate and retain.
     class TagsCommand < ReportCommand
       declare defaults: { top: Report::TagsPage::ROWS }
 

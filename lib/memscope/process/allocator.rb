@@ -12,7 +12,7 @@ module Memscope
     # All possible names.
     NAMES = declared(:name).one_of
 
-    # `to_h` keeps the field's list, because settings have an order; the reader below returns them by name.
+    # `to_h` keeps the field's list, because settings have an order. The reader below returns them by name.
     remove_method :settings
 
     # @return [Hash{Symbol => Setting}] frozen, by name

@@ -7,7 +7,7 @@ module Memscope
 
   # The memory cgroup of this process: the limit of its container, its usage, and the events at the limit.
   #
-  # Fields have the same names for cgroup v2 and v1; a value that a version does not have is nil, with a reason. A limit
+  # Fields have the same names for cgroup v2 and v1. A value that a version does not have is nil, with a reason. A limit
   # that is not set is nil with the reason "unlimited".
   class Cgroup < Reading
     # Reads the cgroup of this process, from the kernel's files or from a copy of them.

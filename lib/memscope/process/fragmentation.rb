@@ -17,7 +17,7 @@ module Memscope
     # @return [Float, nil] free pages and metadata on top of active ones: 1.0 is none
     def resident_to_active = RubyHeap.ratio(resident_bytes, active_bytes)
 
-    # @return [Float, nil] RSS of the process divided by resident bytes of its allocator; below 1 if active pages were
+    # @return [Float, nil] RSS of the process divided by resident bytes of its allocator. Below 1 if active pages were
     #   never touched
     def rss_to_resident = RubyHeap.ratio(rss_bytes, resident_bytes)
 

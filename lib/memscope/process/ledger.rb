@@ -125,7 +125,7 @@ module Memscope
       detail[:untracked_bytes] = [detail[:untracked_bytes] - bytes, 0].max if detail[:untracked_bytes]
     end
 
-    # An upper bound on the bytes that a GC can free; nil if the rows do not show it.
+    # An upper bound on the bytes that a GC can free, or nil if the rows do not show it.
     def self.collectable(rows)
       heap, malloc = %i[ruby_heap malloc].map { |id| rows.find { |row| row[:id] == id } }
       live = heap && heap[:children].find { |row| row[:id] == :live_slots }
@@ -148,8 +148,8 @@ module Memscope
     # @api private
     def row(*path) = path.reduce(self) { |above, id| above&.part(id) }
 
-    # @return [Integer, nil] the part of `rss_bytes` on pages that no other process shares: what the machine gains when
-    #   the process ends; nil without `shared: true`
+    # @return [Integer, nil] the part of `rss_bytes` on pages that no other process shares: the machine gains it when
+    #   the process ends. nil without `shared: true`
     def private_bytes
       parts = rows.map(&:private_bytes)
       parts.sum unless parts.empty? || parts.include?(nil)
@@ -157,7 +157,7 @@ module Memscope
 
     # @api private
     # @param bytes [Range<Integer>] bounds of a number of bytes, anywhere on the pages of a top row
-    # @return [Range<Integer>, nil] bounds of how many of these are on private pages; nil if it is unknown
+    # @return [Range<Integer>, nil] bounds of how many of these are on private pages, or nil if it is unknown
     def unshared(id, bytes, least: 0)
       row = part(id)
       return unless row&.shared_bytes
@@ -177,7 +177,7 @@ module Memscope
     end
 
     # @api private
-    # @return [String, nil] why the kernel does not take back some of malloc's memory; nil if it takes back all of it
+    # @return [String, nil] why the kernel does not take back some of malloc's memory, or nil if it takes back all of it
     def kept_reason
       detail = row(:malloc)&.detail || {}
       return Reasons.sentence(:madvise_refused) if detail[:madvise_refused]
@@ -185,7 +185,7 @@ module Memscope
       Reasons.sentence([:malloc_locked, detail[:locked_bytes].to_s]) if detail[:locked_bytes]
     end
 
-    # @return [Integer, nil] memory on pages without a proven owner; nil if nothing could be read
+    # @return [Integer, nil] memory on pages without a proven owner, or nil if nothing could be read
     def unattributed_bytes = rss_bytes && (row(:unattributed)&.bytes || 0)
 
     # @yield [Row] each row without children, in order
@@ -204,7 +204,7 @@ module Memscope
       block ? self : paths
     end
 
-    # @return [Integer, nil] memory in the rows :garbage, which no reference reaches; nil without `garbage: true`, or
+    # @return [Integer, nil] memory in the rows :garbage, which no reference reaches. nil without `garbage: true`, or
     #   if the garbage is unknown
     def garbage_bytes
       parts = each_leaf.select { |row| row.id == :garbage }
@@ -212,14 +212,14 @@ module Memscope
     end
 
     # @return [Integer, nil] memory that Ruby accounts for: live slots and, with `objects: true`, memory that live
-    #   objects hold through malloc; nil if Ruby's rows are not split
+    #   objects hold through malloc, or nil if Ruby's rows are not split
     def ruby_bytes
       live = row(:ruby_heap, :live_slots)&.bytes
       live && (live + (held_by_objects_bytes || 0))
     end
 
     # @api private
-    # @return [Hash{Symbol => Integer}] bytes of the rows without children, by path; they sum to `rss_bytes`
+    # @return [Hash{Symbol => Integer}] bytes of the rows without children, by path. They sum to `rss_bytes`
     def leaf_bytes = each_path.filter_map { |path, row| [path, row.bytes] if row.leaf? }.to_h
 
     # @api private

@@ -8,7 +8,7 @@ module Memscope
   # Pages and slots of Ruby's heap, from a walk of the object space, and the pages that compaction could empty.
   #
   # A page here is Ruby's (16 KiB before Ruby 3.2, 64 KiB since), not the kernel's. Bytes count whole pages, resident or
-  # not; the ledger's row :ruby_heap has the resident bytes. Ruby does not return every page that compaction empties:
+  # not. The ledger's row :ruby_heap has the resident bytes. Ruby does not return every page that compaction empties:
   # CompactionForecast estimates how many.
   class RubyHeap < Reading
     # How many times as long as one full GC each of these takes: a Process.warmup also compacts, and a compaction has
@@ -23,7 +23,7 @@ module Memscope
 
     # The pages of one slot size.
     class SlotSize < Record
-      # @return [Float, nil] live slots as a share of all slots; nil without slots
+      # @return [Float, nil] live slots as a share of all slots, or nil without slots
       def occupancy = RubyHeap.ratio(live_slots, slots)
     end
 
@@ -43,7 +43,7 @@ module Memscope
     end
 
     # @api private
-    # @return [String, nil] why memscope never compacts a heap of this Ruby; nil if it can
+    # @return [String, nil] why memscope never compacts a heap of this Ruby, or nil if it can
     def self.compaction_refusal(ruby = RUBY_VERSION)
       Reasons.sentence([:compaction_crashes, ruby]) if UNSAFE_TO_COMPACT.include?(ruby)
     end
@@ -51,10 +51,10 @@ module Memscope
     # @return [Integer, nil] bytes of all pages, empty ones included if their number is known
     def bytes = pages && ((page_bytes * pages) + empty_bytes)
 
-    # @return [Integer] bytes of the empty pages that Ruby keeps; 0 if their number is unknown
+    # @return [Integer] bytes of the empty pages that Ruby keeps, or 0 if their number is unknown
     def empty_bytes = empty_pages ? page_bytes * empty_pages : 0
 
-    # @return [Float, nil] live slots as a share of all slots; nil without slots
+    # @return [Float, nil] live slots as a share of all slots, or nil without slots
     def occupancy = RubyHeap.ratio(live_slots, slots)
 
     # @api private

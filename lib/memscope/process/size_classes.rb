@@ -5,7 +5,7 @@ require_relative "../value/reading"
 module Memscope
   Record.declare(__FILE__)
 
-  # Allocations of one size. A small class has slabs of several pages, each divided into regions; each allocation of a
+  # Allocations of one size. A small class has slabs of several pages, each divided into regions. Each allocation of a
   # large class has an extent of its own.
   class SizeClass < Record
     alias id size_bytes
@@ -40,7 +40,7 @@ module Memscope
       capture(Native.size_classes(arena, arena.nil?))
     end
 
-    # @return [Integer, nil] free regions of all slabs, in bytes; nil if there are no classes
+    # @return [Integer, nil] free regions of all slabs, in bytes, or nil if there are no classes
     def slack_bytes = classes.any? ? sum { |size_class| size_class.slack_bytes || 0 } : nil
   end
 end

@@ -38,7 +38,7 @@ module Memscope
       end
     end
 
-    # A diagnosis, and a forecast of what the levers would return, both from the same ledger.
+    # A diagnosis, and a forecast of the bytes that the levers would return, both from the same ledger.
     Diagnosed = Struct.new(:diagnosis, :forecast) do
       def to_json(*state) = JSON.generate(to_h, *state)
 
@@ -109,7 +109,7 @@ module Memscope
         failure(e)
       end
 
-      # Runs a call in this process: the private method of its name here; without one, the call's reader. Raises Refused
+      # Runs a call in this process: the private method of its name here. Without one, the call's reader. Raises Refused
       # for an action, if this process allows none.
       def run(name, **options)
         call = CALLS.fetch(name)

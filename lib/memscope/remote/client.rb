@@ -115,7 +115,7 @@ module Memscope
     # @param name [Symbol] the name of a call: rss, allocator, snapshot, ledger, arenas, size_classes, fragmentation,
     #   mappings, ruby_heap, census, heap_graph, process_memory, cgroup, history, verdict, lint, doctor, workers, tags,
     #   purge, dump, and malloc_profile_state, malloc_profile_snapshot, malloc_profile_start, malloc_profile_stop, and
-    #   the same four calls for object_profile; Calls::CALLS has those of the pages, too
+    #   the same four calls for object_profile. Calls::CALLS has those of the pages, too
     # @param options [Hash{Symbol => Object}] the options of that call, except doctor's `since` and dump's `contents`;
     #   purge takes a list of `levers`, and dump a `path`
     # @return [Object] the result of that call in the other process
@@ -132,7 +132,7 @@ module Memscope
     end
 
     # @return [Boolean] whether this client can connect to the process, now or once the process has accepted those who
-    #   connected before; does not wait for that
+    #   connected before. Does not wait for that
     def listens?
       connect&.close
       true
@@ -258,7 +258,7 @@ module Memscope
       paths.find { |path| socket?(path) } || silent
     end
 
-    # Whether it is a socket of the process's user, and not a link.
+    # True if it is a socket of the process's user, and not a link.
     def socket?(path)
       stat = File.lstat(path)
       stat.socket? && stat.uid == uid

@@ -51,7 +51,7 @@ module Memscope
         @reasons = {}
       end
 
-      # Whether its program is a ruby, by the file's name, or by the process's own name if its link /proc/PID/exe cannot
+      # True if its program is a ruby, by the file's name, or by the process's own name if its link /proc/PID/exe cannot
       # be read.
       def runs_ruby?
         program.start_with?("ruby")

@@ -21,7 +21,7 @@ module Memscope
     # The path, or its directory, cannot be used or trusted: it is a link, another user's, open to others, in use …
     Refused = Sockets::Refused
 
-    # How many clients are served at a time; further clients wait in the socket's backlog.
+    # Maximum clients served at a time. Further clients wait in the socket's backlog.
     MAX_CONNECTIONS = 128
     # Seconds to wait after a failed system call.
     RETRY_SECONDS = 0.1
@@ -229,7 +229,7 @@ module Memscope
       # When the client is dropped, in seconds of CLOCK_MONOTONIC.
       attr_accessor :deadline
 
-      # `request` is there from its arrival until it is answered; `over` means that nothing is left to do.
+      # `request` is there from its arrival until it is answered. `over` means that nothing is left to do.
       attr_reader :request, :over
 
       # `read` overwrites `part`, which is the same for all clients.

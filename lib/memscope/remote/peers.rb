@@ -8,7 +8,7 @@ module Memscope
   module Peers
     # A process, and the name of its proven malloc and the word of its verdict, if it listens and reports them.
     Entry = Struct.new(:process, :malloc, :verdict) do
-      # The proven malloc; else one that is mapped, followed by "?"; else "?".
+      # The proven malloc, or else a mapped one, followed by "?", or else "?".
       def malloc_text
         return malloc.name if malloc
 
@@ -18,7 +18,7 @@ module Memscope
     end
 
     class << self
-      # Largest first. With `answers`, queries the processes that listen all at once, for `patience` seconds in all.
+      # Largest first. With `answers`, queries the processes that listen in parallel, for `patience` seconds in all.
       def entries(answers: true, pids: ExternalProcess.rubies - [Process.pid])
         entries = pids.filter_map do |pid|
           Entry.new(ExternalProcess.read(pid, cgroup: false))

@@ -7,7 +7,7 @@ module Memscope
   # The Unix sockets of processes that listen: DIRECTORY/PID.sock, in a directory that no other user can enter.
   # @api private
   module Sockets
-    # A path cannot be trusted or used; the message names it and the allowed values.
+    # A path cannot be trusted or used. The message names it and the allowed values.
     class Refused < StandardError; end
 
     WORDS = Words.beside(__FILE__)
@@ -101,7 +101,7 @@ module Memscope
         nil
       end
 
-      # Whether it is a socket of this user, not a link, on which nobody listens.
+      # True if it is a socket of this user, not a link, on which nobody listens.
       def stale?(path)
         own_socket?(path) &&
           !Socket.open(:UNIX, :STREAM) { |socket| socket.connect_nonblock(Socket.sockaddr_un(path)) }

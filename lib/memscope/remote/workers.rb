@@ -9,7 +9,7 @@ module Memscope
 
   # Every process of this server: the master of Puma's cluster first, then the workers by index.
   #
-  # In the master, the reading has each process's last report; in a worker, it is the master's answer; elsewhere, it has
+  # In the master, the reading has each process's last report. In a worker, it is the master's answer. Elsewhere, it has
   # only the process itself, with a reason. Reports come from `plugin :memscope` in config/puma.rb.
   #
   #   Memscope.workers.pss_bytes                           # => 402653184, summed over all processes
@@ -24,7 +24,7 @@ module Memscope
 
       # Makes this process take a reading of itself every `worker_interval_seconds`, so that `Memscope.workers` and
       # the history know it: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which
-      # sleeps between readings, or starts it again if it was killed; a forked child does not inherit the thread and has
+      # sleeps between readings, or starts it again if it was killed. A forked child does not inherit the thread and has
       # to call this method itself.
       #
       # @return [void]
@@ -43,7 +43,7 @@ module Memscope
       end
 
       # @api private
-      # @return [Watch, Cluster, nil] the object that takes this process's readings; nil if nothing was started, as in a
+      # @return [Watch, Cluster, nil] the object that takes this process's readings. nil if nothing was started, as in a
       #   process that a worker forked
       def current = Runtime.current.workers
 
@@ -54,14 +54,14 @@ module Memscope
     end
 
     # @param index [Integer] Puma's number of a worker
-    # @return [Worker, nil] the worker of this index; if there are two, the one that booted last
+    # @return [Worker, nil] the worker of this index or, if there are two, the one that booted last
     def [](index) = workers.select { |worker| worker.index == index }.max_by { |worker| worker.booted_at.to_f }
 
-    # @return [Integer, nil] PSS summed over all processes, in which a page that they share counts once; nil if the PSS
+    # @return [Integer, nil] PSS summed over all processes, in which a page that they share counts once. nil if the PSS
     #   of any process is unknown
     def pss_bytes = total(&:pss_bytes)
 
-    # @return [Integer, nil] USS summed over all processes: memory private to one of them; nil if the USS of any process
+    # @return [Integer, nil] USS summed over all processes: memory private to one of them. nil if the USS of any process
     #   is unknown
     def uss_bytes = total(&:uss_bytes)
 

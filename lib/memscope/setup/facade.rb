@@ -11,10 +11,10 @@ require_relative "../value/runtime"
 # Where the memory of this Ruby process is.
 #
 # Reading calls change nothing, and do not raise if the system does not report a value: such a value is nil, and the
-# reading's `reasons` say why. The classes describe what each call returns.
+# reading's `reasons` say why. The classes describe the results of the calls.
 #
 # rss, allocator, snapshot, ledger, ruby_heap, process_memory and cgroup work in a trap handler. Each other call loads a
-# file when first called, such as Memscope::Arenas for arenas; name it beforehand to make the call in a trap handler.
+# file when first called, such as Memscope::Arenas for arenas. Name it beforehand to make the call in a trap handler.
 #
 # Two calls change the process: purge, which returns memory to the kernel, and tune.
 module Memscope
@@ -24,14 +24,14 @@ module Memscope
   class << self
     # @!method rss
     #   The resident set size, from one read of /proc/self/statm. Tier T0.
-    #   @return [Integer, nil] bytes; nil without /proc
+    #   @return [Integer, nil] bytes, or nil without /proc
 
     # Which library serves malloc, proved by its behaviour. Tier T0.
     #
     # @return [Allocator]
     def allocator = Allocator.read
 
-    # The totals that are cheap to read: those of statm, GC.stat and jemalloc. Tier T1; T2 with `malloc`.
+    # The totals that are cheap to read: those of statm, GC.stat and jemalloc. Tier T1, or T2 with `malloc`.
     #
     # @param malloc [Boolean] read glibc's totals too; mallinfo2 walks the free lists under arena locks, which takes
     #   tens of milliseconds in a large fragmented heap
@@ -46,11 +46,11 @@ module Memscope
     # @param shared [Boolean] split each row into shared and private pages: 4 ms a GB
     # @param objects [Boolean] add the memory that objects hold through malloc: 11 ms a million objects, under the GVL
     # @param strict [Boolean] hold the GVL throughout, so that no Ruby thread changes memory during the scan
-    # @param gc [Boolean] collect garbage first, as GC.start does, so that no garbage counts as in use; `collected` says
-    #   how long that took, and how much memory is no longer shared with other processes
+    # @param gc [Boolean] collect garbage first, as GC.start does, so that no garbage counts as in use. `collected` has
+    #   the time that it took, and the memory that is no longer shared with other processes
     # @param garbage [Boolean] split live slots, and malloc's blocks in use, into reachable and garbage, without a
     #   collection: a forked child follows all references, 0.25 to 1 s a million objects, and the fork stops Ruby for
-    #   12 ms per GB. Implies `deep` and `objects`; what objects hold is then counted as malloc keeps it, not as objects
+    #   12 ms per GB. Implies `deep` and `objects`. Memory of objects is then counted as malloc keeps it, not as objects
     #   report it
     # @return [Ledger]
     # @raise [ArgumentError] unless each option is true or false
@@ -71,7 +71,7 @@ module Memscope
 
     # The allocator's size classes: how full their slabs are. jemalloc only. Tier T1.
     #
-    # @param arena [Integer, nil] the index of one arena; nil for all arenas together
+    # @param arena [Integer, nil] the index of one arena, or nil for all arenas together
     # @return [SizeClasses]
     # @raise [ArgumentError] unless `arena` is nil or the index of an arena in use
     def size_classes(arena: nil) = Loading.unit(:SizeClasses).read(arena: arena)
@@ -99,8 +99,8 @@ module Memscope
     #   (Memscope.census(gc: true) - before).by(:class).first(5)
     #
     # @param gc [Boolean] collect all garbage first, as GC.start does
-    # @param private [Boolean] count only objects on pages that no other process shares: in a forked worker, what has
-    #   become private since the fork; reads 8 bytes of /proc/self/pagemap per page first, without the GVL
+    # @param private [Boolean] count only objects on pages that no other process shares: in a forked worker, those
+    #   that became private since the fork. Reads 8 bytes of /proc/self/pagemap per page first, without the GVL
     # @return [Census] with rows by class, type, kind of internal objects, slot size and age
     # @raise [ArgumentError] unless `gc` and `private` are true or false
     def census(gc: false, private: false) = Loading.unit(:Census).read(gc: gc, private: private)
@@ -144,12 +144,12 @@ module Memscope
     def history = Loading.unit(:History).read
 
     # Judges whether the memory of this process is growing: a leak, a step, a cache that fills, not at all, or too early
-    # to tell; in which layer, how fast, the time until the limit, the remedy. The history is judged every five minutes.
-    # Tier T1 before the first judgement, else T0.
+    # to judge. The verdict has the layer, the speed, the time until the limit, and the remedy. The history is judged
+    # every five minutes. Tier T1 before the first judgement, else T0.
     #
     #   puts Memscope.verdict.sentence
     #
-    # @param now [Boolean] judge now; with a history of several days, this takes some milliseconds
+    # @param now [Boolean] judge now. With a history of several days, this takes some milliseconds
     # @return [Verdict]
     # @raise [ArgumentError] unless `now` is true or false
     def verdict(now: false) = Loading.unit(:History).verdict(now: now)
@@ -159,7 +159,7 @@ module Memscope
     #
     # @param since [Diagnosis, nil] an earlier diagnosis (Diagnosis.from_json reads one): adds findings about growth
     #   since then
-    # @param gc [Boolean] collect garbage first, as GC.start does: only then is it known that what is in use is not
+    # @param gc [Boolean] collect garbage first, as GC.start does: only then is it known that memory in use is not
     #   garbage
     # @return [Diagnosis]
     # @raise [ArgumentError] if `since` is not a diagnosis, or is of another process; or unless `gc` is true or false
@@ -172,12 +172,12 @@ module Memscope
 
     # Returns memory to the kernel, and reports how much. Tier T3. Checks all arguments before it changes anything.
     #
-    # @param levers [Array<Symbol>] some of Purge::LEVERS, which explains each; they run in the order of that list. By
+    # @param levers [Array<Symbol>] some of Purge::LEVERS, which explains each. They run in the order of that list. By
     #   default those that this process supports, without :gc and :compact where they would stop Ruby for more than
     #   Purge::MAX_PAUSE_MS, or make memory private that other processes share: see Purge::Result#left_out
     # @param dry_run [Boolean] predict only, and change nothing
-    # @param gc [Boolean] for a dry run: collect garbage first, so that the prediction is about what then remains. A
-    #   purge has the lever :gc instead
+    # @param gc [Boolean] for a dry run: collect garbage first, so that the prediction is about the memory that then
+    #   remains. A purge has the lever :gc instead
     # @return [Purge::Result]
     # @raise [ArgumentError] for an unavailable lever, or another invalid argument
     # @raise [Purge::Busy] when another thread of this process purges or tunes
@@ -222,7 +222,7 @@ module Memscope
     def measure(...) = Loading.unit(:Measurement).take(...)
 
     # Tags the allocations of this fiber in the block, for Memscope.tags and for profiles: `Profile#by(:tag)`. Tags
-    # nest; the innermost counts. Costs well under a microsecond, with or without a profile.
+    # nest, and the innermost counts. Costs well under a microsecond, with or without a profile.
     #
     # Each fiber has its own tag. A fiber that is first resumed within the block, such as an Enumerator's or an Async
     # task's, inherits the tag and keeps it after the block. A thread that is started within the block has no tag.
@@ -240,15 +240,15 @@ module Memscope
     end
 
     # The memory that the runs of each tag, such as the requests of an endpoint, allocate and retain. Tier T2: a running
-    # profile of objects measures its sampled objects, under the GVL; a running malloc profile is read too.
+    # profile of objects measures its sampled objects, under the GVL. A running malloc profile is read too.
     #
     #   puts Memscope.tags
     #
     # @return [Tags]
     def tags = Loading.unit(:Tags).read
 
-    # Sets decay times and background threads of jemalloc at run time; nil leaves a setting unchanged, and without
-    # arguments the call only reads. Tier T1; but setting a decay time may purge unused pages now, which is slow.
+    # Sets decay times and background threads of jemalloc at run time. nil leaves a setting unchanged, and without
+    # arguments the call only reads. Tier T1, but setting a decay time may purge unused pages now, which is slow.
     # The decay times are those of all arenas, and of those that are created later.
     #
     # @param dirty_decay_ms [Integer, nil] milliseconds after which unused dirty pages are purged: 0 immediately, -1
@@ -263,7 +263,7 @@ module Memscope
     def tune(...) = Loading.unit(:Tuning).apply(...)
 
     # Changes how memscope's surfaces behave. If the block raises, nothing changes. With the setting `listen`, this
-    # process listens from then on; in Rails, once the application is initialized.
+    # process listens from then on or, in Rails, once the application is initialized.
     #
     #   Memscope.configure do |c|
     #     c.username = "memory"
@@ -283,30 +283,30 @@ module Memscope
     # How memscope's surfaces behave. The first call in a process makes the configuration final.
     #
     # @return [Configuration]
-    # @raise [ArgumentError] for an invalid value of an environment variable; in Rails, the log gets a warning instead
+    # @raise [ArgumentError] for an invalid value of an environment variable. In Rails, the log gets a warning instead
     def configuration = Loading.unit(:Configuration).current
 
     # Lets other processes of this user, and of root, read, profile and purge this one: `memscope report --pid N`,
     # `doctor`, `profile`, `purge`, `top` and `ps`. Opens a Unix socket, PID.sock in a directory that no other user can
-    # enter, and starts a thread; while it runs, Ruby does not detect deadlocks of the program's threads. Forked
+    # enter, and starts a thread. While it runs, Ruby does not detect deadlocks of the program's threads. Forked
     # children have a socket and a thread of their own. Does nothing if this process listens already.
     #
     # MEMSCOPE_LISTEN=1 in the environment does the same when memscope is loaded.
     #
-    # @param path [String, nil] the socket's absolute path; nil: the default path, where other processes look for it.
+    # @param path [String, nil] the socket's absolute path. nil: the default path, where other processes look for it.
     #   Forked children have their sockets in the same directory
     # @return [Listener]
     # @raise [ArgumentError] unless `path` is nil or an absolute path
     # @raise [Listener::Refused] if the path, or its directory, cannot be used or trusted
     def listen(path: nil) = Loading.unit(:Listener).listen(path)
 
-    # Writes a heap dump for other tools, without the objects' contents; see Dump. Tier T3: a forked child writes about
-    # a million objects a second, and needs 90 bytes for each slot of the heap. This thread waits for the child; other
+    # Writes a heap dump for other tools, without the objects' contents. See Dump. Tier T3: a forked child writes about
+    # a million objects a second, and needs 90 bytes for each slot of the heap. This thread waits for the child. Other
     # threads run, and each page that they write to in the meantime is copied.
     #
-    # @param path [String] of a file that does not exist yet; only this user may read it
+    # @param path [String] of a file that does not exist yet. Only this user may read it
     # @param format [Symbol] one of Dump::FORMATS
-    # @param gc [Boolean] collect garbage first, as GC.start does; otherwise the dump has garbage too, as unreachable
+    # @param gc [Boolean] collect garbage first, as GC.start does. Otherwise the dump has garbage too, as unreachable
     #   objects
     # @param deadline [Numeric] seconds after which the child is ended
     # @return [Dump]
@@ -342,7 +342,7 @@ module Memscope
     # @return [Boolean] whether memscope's extension is loaded
     def supported? = unsupported_reason.nil?
 
-    # @return [String, nil] why the extension is not loaded; nil if it is
+    # @return [String, nil] why the extension is not loaded, or nil if it is
     def unsupported_reason = Native.absence
   end
 
@@ -358,7 +358,7 @@ module Memscope
     #
     # @param options [Hash] those of the report for this kind of reading; `unicode: false` for plain ASCII, the default
     #   if the locale is not UTF-8
-    # @return [String] text for people, 80 columns; `inspect` for a kind that has no report
+    # @return [String] text for people, 80 columns, or `inspect` for a kind that has no report
     def to_s(**options)
       Loading.unit(:Report).render(self, unicode: Encoding.default_external == Encoding::UTF_8, **options)
     end

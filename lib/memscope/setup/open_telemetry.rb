@@ -7,7 +7,7 @@ Memscope::Loading.gem("opentelemetry-metrics-sdk", "memscope/open_telemetry")
 
 module Memscope
   # memscope's families as observable gauges of OpenTelemetry: memscope_ledger_bytes, for example, becomes
-  # "memscope.ledger" with the unit By. Each process exports its own numbers; the resource identifies the process.
+  # "memscope.ledger" with the unit By. Each process exports its own numbers. The resource identifies the process.
   #
   #   require "memscope/open_telemetry"
   #   OpenTelemetry::SDK.configure

@@ -5,7 +5,7 @@ require_relative "../profile/malloc_profile"
 
 module Memscope
   # A Rack middleware that tags a request's allocations with its route while a malloc profile or a profile of objects
-  # runs, so that `Profile#by(:tag)` shows which routes hold memory, and Memscope.tags shows what a request retains.
+  # runs, so that `Profile#by(:tag)` shows which routes hold memory, and Memscope.tags shows how much a request retains.
   # Without a profile it costs a method call.
   #
   #   config.middleware.use Memscope::RackTags                    # Rails: "OrdersController#show"
@@ -33,7 +33,7 @@ module Memscope
 
     private
 
-    # The request has not reached the router yet; nil for a mounted application, a redirect or no route.
+    # The request has not reached the router yet. nil for a mounted application, a redirect or no route.
     def rails_action(env)
       return unless defined?(::Rails.application) && ::Rails.application
 

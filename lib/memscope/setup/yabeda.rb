@@ -10,7 +10,7 @@ module Memscope
   #
   #   gem "memscope", require: ["memscope", "memscope/yabeda"]
   #
-  # They are read when Yabeda collects. Every sample has all tags of its metric; a tag without a value is "". Yabeda
+  # They are read when Yabeda collects. Every sample has all tags of its metric. A tag without a value is "". Yabeda
   # keeps the last value of a gauge whose sample has disappeared.
   module Yabeda
     @counted = {}

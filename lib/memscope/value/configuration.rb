@@ -2,7 +2,7 @@
 
 module Memscope
   # The settings of memscope's surfaces in this application. Memscope.configure changes them, Memscope.configuration
-  # reads them; SETTINGS lists them all, docs/configuration.md explains them.
+  # reads them. SETTINGS lists them all, and docs/configuration.md explains them.
   #
   # Code overrides the environment's MEMSCOPE_* variables, which override the defaults.
   #
@@ -34,7 +34,7 @@ module Memscope
         keep(given.freeze)
       end
 
-      # Implements Rails' `config.memscope`, whose settings take effect at once.
+      # Implements Rails' `config.memscope`, whose settings take effect immediately.
       # @api private
       def direct = Builder.new(->(name) { so_far.public_send(name) }, ->(name, value) { keep({ name => value }) })
 
@@ -66,7 +66,7 @@ module Memscope
       end
 
       # @api private
-      # @return [Hash{Symbol => String}] what is wrong with the environment's variables, by setting
+      # @return [Hash{Symbol => String}] the errors of the environment's variables, by setting
       def environment_errors = SETTINGS.transform_values { |setting| setting.read(ENV).last&.message }.compact
 
       private :new

@@ -5,14 +5,14 @@ require_relative "reading"
 module Memscope
   Record.declare(__FILE__)
 
-  # What changed between two readings of one kind: later - earlier.
+  # The changes between two readings of one kind: later - earlier.
   #
   #   diff = Memscope.ledger - ledger_before
   #   diff[:rss_bytes].change              # => 4096
   #   diff.dig(:rows, :malloc).change      # => 4096
   #   (later_census - census).by(:class).first.name
   #
-  # The change of a counter counts what happened in between; the change of a gauge is its rise or fall.
+  # The change of a counter counts the events in between. The change of a gauge is its rise or fall.
   class Diff < Reading
     # One number, or a group of them.
     class Row < Record
@@ -27,7 +27,7 @@ module Memscope
       def named(name) = changed(name: name)
 
       # @api private
-      # @return [Integer, Float] the change of a part; 0 if there is none
+      # @return [Integer, Float] the change of a part, or 0 if there is none
       def change_of(name) = part(name)&.change || 0
     end
     include Lookup
@@ -80,7 +80,7 @@ module Memscope
 
       def number(name, before, after, counter) = row(name, before: before, after: after, counter: counter || nil)
 
-      # The change of any value; nil if there is nothing to subtract. `counters` are the Hash keys, at any depth, whose
+      # The change of any value. nil if there is nothing to subtract. `counters` are the Hash keys, at any depth, whose
       # values are counters.
       def any(name, before, after, counters)
         case known = before.nil? ? after : before
@@ -110,8 +110,8 @@ module Memscope
         group(name, *pairs.map { |items| items.transform_values(&:to_h) }, counters_of(record)) || row(name)
       end
 
-      # A record with a weight, its main number, is one of all: what is missing from a reading had nothing there, and
-      # what did not change is left out.
+      # A record with a weight, its main number, is one of all: one missing from a reading had nothing there, and
+      # unchanged records are left out.
       def weighed(record, before, after)
         (after.keys | before.keys).map { |name| weight(record, name, before[name], after[name]) }
                                   .select { |one| one[:rows].any? { |part| part[:change]&.nonzero? } }
@@ -128,7 +128,7 @@ module Memscope
 
       def counters_of(record) = record.fields.flat_map { |field| field.counters == true ? field.name : field.counters }
 
-      # Rows that have parts, such as a ledger's. One that is missing from a reading counts as 0 bytes there; a reading
+      # Rows that have parts, such as a ledger's. One that is missing from a reading counts as 0 bytes there. A reading
       # without any row could not be made.
       def nested_rows(before, after, absent = [before, after].any?(&:empty?) ? nil : 0)
         pairs = [before, after].map { |rows| rows.to_h { |one| [one.id, one] } }
@@ -145,8 +145,8 @@ module Memscope
 
     # The changes of a census, or of a profile, by a grouping.
     #
-    # @param grouping [Symbol] as `by` of the two readings takes it; :rows for a ledger
-    # @return [Array<Row>] the greatest growth first; those that did not change are left out
+    # @param grouping [Symbol] as `by` of the two readings takes it, or :rows for a ledger
+    # @return [Array<Row>] the greatest growth first, without those that did not change
     # @raise [KeyError] naming the groups there are
     def by(grouping) = self[grouping].rows
 

@@ -21,7 +21,7 @@ module Memscope
       super([*call, as(argument)].join(": "))
     end
 
-    # @param name [String, Symbol, nil] what the argument is called where the message is shown, such as "--rate"
+    # @param name [String, Symbol, nil] the argument's name where the message is shown, such as "--rate"
     # @return [String] the message without the method
     def as(name = argument) = [*name, "given #{given}, allowed: #{allowed}"].join(": ")
 
@@ -60,8 +60,8 @@ module Memscope
     NO_KEYS = {}.freeze
     # The maximum number of characters of a value in a message.
     EXCERPT = 64
-    # What a terminal, an editor or a browser obeys instead of showing it: control characters, line and paragraph
-    # separators, and characters that set the direction of text.
+    # Characters that a terminal, an editor or a browser obeys instead of showing: control characters, line and
+    # paragraph separators, and those that set the direction of text.
     HIDDEN = /[[:cntrl:]\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/
     HIDDEN_IN_LINES = /[#{HIDDEN.source}&&[^\n\t]]/
     # The part of HIDDEN that is ASCII, which is searched for eight times as fast.
@@ -71,7 +71,7 @@ module Memscope
     # @return [Symbol] the method that reads it: `proved?` for a Boolean
     def reader = type == :boolean ? :"#{name}?" : name
 
-    # @param value [Object] as the extension gives it, or Loader; not nil
+    # @param value [Object] as the extension gives it, or Loader, and not nil
     # @return [Object] as the record holds it
     def take(value)
       case type
@@ -82,7 +82,7 @@ module Memscope
       end
     end
 
-    # @param value [Object] as the record holds it; not nil
+    # @param value [Object] as the record holds it, and not nil
     # @return [Object] as it is in `to_h`
     def give(value)
       case type
@@ -120,7 +120,7 @@ module Memscope
     private_class_method :plain_hash
 
     # @param string [String] a path or a mapping's name can have any bytes
-    # @return [String] frozen, valid UTF-8; invalid bytes are replaced
+    # @return [String] frozen, valid UTF-8, with invalid bytes replaced
     def self.utf8(string)
       known = string.ascii_only? || (string.encoding == Encoding::UTF_8 && string.valid_encoding?)
       return string if known && string.frozen?

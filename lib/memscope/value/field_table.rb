@@ -2,7 +2,7 @@
 
 module Memscope
   # A table of records and their fields: cgroup.fields beside cgroup.rb. It is the only place that names a field with
-  # its type and meaning; from it come Ruby's readers, the extension's structs (ext/memscope/record_structs.rb),
+  # its type and meaning. From it come Ruby's readers, the extension's structs (ext/memscope/record_structs.rb),
   # signatures (rake sig) and documentation (rakelib/yard_fields.rb, rake docs:fields).
   #
   #   Cgroup < Reading
@@ -13,9 +13,9 @@ module Memscope
   #     pressure tables? counters=total_us
   #       [Hash{Symbol => Hash{Symbol => Numeric}}] memory.pressure
   #
-  # A record's name is at the margin, with its class; struct=name asks for a C struct, `private` keeps the record out of
+  # A record's name is at the margin, with its class. struct=name requests a C struct, `private` keeps the record out of
   # docs/fields.md. A field is indented by two spaces: its name, its type as of Field ("?" if it may be nil) and its
-  # options, as of Record.field; `by_hand` keeps it out of the struct. Types that are records are named from Memscope. A
+  # options, as of Record.field. `by_hand` keeps it out of the struct. Types that are records are named from Memscope. A
   # backslash continues a line. More indentation is documentation, which begins with the YARD type if the field's type
   # does not imply it. A line that begins with "#" has the title of a group of fields, or none, to end a group.
   # @api private
@@ -76,7 +76,7 @@ module Memscope
         end
       end
 
-      # Symbols or Integers; or what a constant has, as in counters=Native::JEMALLOC_COUNTERS.
+      # Symbols or Integers, or those of a constant, as in counters=Native::JEMALLOC_COUNTERS.
       def list(values)
         return Memscope.const_get(values) if values.include?("::")
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Memscope
-  # Calls listeners after a fork, in the order of `listen`, in the thread that forks; a listener must not raise. Also
+  # Calls listeners after a fork, in the order of `listen`, in the thread that forks. A listener must not raise. Also
   # starts background threads that carry Puma's mark for threads that are safe at a fork.
   # @api private
   module Forks
@@ -24,7 +24,7 @@ module Memscope
       #
       # @param child [Proc, nil] called in the child, which has no other thread yet
       # @param parent [Proc, nil] called in the parent
-      # @param daemon [Proc, nil] called in the process that Process.daemon continues in; its parent is gone
+      # @param daemon [Proc, nil] called in the process that Process.daemon continues in. Its parent is gone
       def listen(child: nil, parent: nil, daemon: nil)
         @mutex.synchronize do
           Process.singleton_class.prepend(Hook) if @listeners.empty?
@@ -32,8 +32,8 @@ module Memscope
         end
       end
 
-      # Starts a thread with the mark that tells Puma not to warn about it when Puma forks. A new thread inherits the
-      # caller's interrupt mask; this one can be killed whatever that mask is.
+      # Starts a thread with the mark that keeps Puma from warning about it at a fork. A new thread inherits the
+      # caller's interrupt mask. This one can be killed whatever that mask is.
       def background(name, &block)
         thread = Thread.new { Thread.handle_interrupt(Object => :immediate, &block) }
         thread.name = name

@@ -6,7 +6,7 @@ require_relative "words"
 module Memscope
   # Checks a Hash from an untrusted source, so that `from_h` can build a Record from it.
   #
-  # All methods raise Invalid, naming the path to the value, what was given and what is allowed. A path is the name of
+  # All methods raise Invalid, naming the path to the value, the given value and the allowed ones. A path is the name of
   # the called method or a pair [path, step]: it becomes text only in a message, since a profile has millions of values.
   # @api private
   module Loader
@@ -17,7 +17,7 @@ module Memscope
     # The maximum number of characters of a path in a message: keys may be of any length.
     MAX_PATH = 200
 
-    # For each type, the pattern (`===`) that its values match; loader.words has how messages describe them.
+    # For each type, the pattern (`===`) that its values match. loader.words has how messages describe them.
     SCALARS = {
       bytes: NATURAL, signed_bytes: Integer, count: NATURAL, integer: Integer, number: Numeric, time: Integer,
       string: String, text: String, symbol: Symbol, hash: Hash, list: Array, any: Object,
@@ -165,7 +165,7 @@ module Memscope
       refuse(where, key, WORDS[:key])
     end
 
-    # @return [Integer, nil] milliseconds since 1970; nil for an invalid time, such as an impossible day
+    # @return [Integer, nil] milliseconds since 1970, or nil for an invalid time, such as an impossible day
     def time(given)
       parts = given.is_a?(String) && given.match(TIME)&.captures&.map(&:to_i)
       return unless parts

@@ -38,10 +38,10 @@ module Memscope
 
     class << self
       # Instead of require_relative for the file of a constant of Memscope that may be autoloaded: while require runs
-      # such a file, other threads see the constant half-defined; while autoload does, they wait.
+      # such a file, other threads see the constant half-defined. While autoload does, they wait.
       #
       # @param name [Symbol] a constant of the namespace
-      # @return [Module] loaded, together with what it would autoload later
+      # @return [Module] loaded, together with all that it would autoload later
       def unit(name, namespace = Memscope)
         pending = namespace.autoload?(name)
         return namespace.const_get(name, false) if !pending && namespace.const_defined?(name, false)
@@ -76,7 +76,7 @@ module Memscope
       # @param part [String] of memscope
       # @param feature [String] the file to require
       # @param version [String, nil] which versions of the gem are new enough: ">= 2.2"
-      # @raise [LoadError] if the gem is missing; the message has the line for the Gemfile
+      # @raise [LoadError] if the gem is missing. The message has the line for the Gemfile
       def gem(name, part, feature: name, version: nil)
         require feature
       rescue LoadError => e
@@ -86,10 +86,10 @@ module Memscope
         raise LoadError, Reasons.sentence([:gem_missing, part, name, arguments])
       end
 
-      # Loads what a module would autoload later, and what is in that. If the file of a constant were required while the
-      # constant is still to be autoloaded, Ruby would forget where the constant is defined.
+      # Loads the constants that a module would autoload later, and theirs. If the file of a constant were required
+      # while the constant is still to be autoloaded, Ruby would forget where the constant is defined.
       #
-      # @param names [Array<Symbol>] of the constants; by default all but the formats of a profile
+      # @param names [Array<Symbol>] of the constants. By default all but the formats of a profile
       def resolve(namespace, names = namespace.constants(false) - %i[Pprof Speedscope])
         names.each do |name|
           constant = namespace.const_get(name, false)
@@ -97,8 +97,8 @@ module Memscope
         end
       end
 
-      # Loads what a process would load later, but rooms that are APART. Files at the root of a room come first: the
-      # other files reopen classes and modules that these define. What takes the extension's place is left out.
+      # Loads all that a process would load later, but rooms that are APART. Files at the root of a room come first: the
+      # other files reopen classes and modules that these define. The extension's substitute is left out.
       def everything
         rooms = UNITS.except(*APART)
         resolve(Memscope, rooms.values.flat_map(&:keys))

@@ -7,7 +7,7 @@ module Memscope
   Record.declare(__FILE__)
 
   # The extension's methods, most of which return the body of one reading. Only this file loads the extension. If it
-  # cannot be loaded, the same methods return what Ruby alone knows, with the reason why the rest is missing.
+  # cannot be loaded, the same methods return the values that Ruby alone knows, with the reason why the rest is missing.
   # @api private
   module Native
     begin
@@ -20,7 +20,7 @@ module Memscope
       Memscope.define_singleton_method(:rss) { nil }
     end
 
-    # @return [String, nil] why the extension is not loaded; nil if it is
+    # @return [String, nil] why the extension is not loaded, or nil if it is
     def self.absence = @absence
   end
   private_constant :Native
@@ -41,7 +41,7 @@ module Memscope
     def self.cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
   end
 
-  # What a reading cost.
+  # The cost of a reading.
   #
   # Tiers: T0 a few µs; T1 under 1 ms; T2 tens of milliseconds per GB, more where it looks at blocks or objects; T3 the
   # duration of the levers of a purge, or of a walk of all objects.
@@ -57,7 +57,7 @@ module Memscope
 
     # @api private
     # @param costs [Array<Cost>] of readings that were taken one after the other
-    # @return [Hash{Symbol => Object}] the body of their total Cost: times are summed; tier and scratch memory are the
+    # @return [Hash{Symbol => Object}] the body of their total Cost: times are summed. Tier and scratch memory are the
     #   highest
     def self.sum(costs)
       { tier: costs.map(&:tier).max, wall_us: costs.sum(&:wall_us), gvl_us: costs.sum(&:gvl_us),
@@ -123,7 +123,7 @@ module Memscope
   end
 
   # The base of everything that memscope reads: a Record in an envelope with its kind, versions, process and time. A
-  # subclass declares its own fields with `field`; `reasons` and `cost` follow them.
+  # subclass declares its own fields with `field`. `reasons` and `cost` follow them.
   #
   # A field that is a counter (a total that only grows) is declared with `counters: true`; a Hash that holds counters,
   # with their keys (`counters: %i[count time]`). All other numbers are gauges.
@@ -213,14 +213,14 @@ module Memscope
     # @return [String] "ledger", "allocator", …
     def kind = self.class.kind
 
-    # @return [Hash{Symbol => Object}] schema, kind, envelope, fields, reasons and cost; ready for JSON
+    # @return [Hash{Symbol => Object}] schema, kind, envelope, fields, reasons and cost, ready for JSON
     def to_h = { schema: SCHEMAS.last, kind: self.class.kind, **super }
 
     # @return [Hash{Symbol => Object}] `to_h` without the envelope
     def body = to_h.slice(*self.class.body_names)
 
     # @api private
-    # @return [Boolean] whether anything could be read; by default, whether the RSS could (some kinds of reading
+    # @return [Boolean] whether anything could be read. By default, whether the RSS could (some kinds of reading
     #   override this)
     def known? = !rss_bytes.nil?
 
@@ -252,7 +252,7 @@ module Memscope
       self
     end
 
-    # @return [Hash{Symbol => Object}] as for every reading; Enumerable's would need pairs
+    # @return [Hash{Symbol => Object}] as for every reading. Enumerable's would need pairs
     def to_h = Reading.instance_method(:to_h).bind_call(self)
   end
 end

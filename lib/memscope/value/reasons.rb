@@ -50,7 +50,7 @@ module Memscope
   end
   private_constant :Reasons
 
-  # What this process cannot do or measure now.
+  # This process cannot do or measure something now.
   class Unavailable < StandardError
     # @return [Symbol] the id of the reason, as in Reading#reasons
     attr_reader :reason

@@ -38,8 +38,8 @@ module Memscope
       # Declares a field, with the attributes of Field. A Boolean is declared by the name of its reader, `:proved?`.
       # @api private
       # @param options [Hash{Symbol => Object}] one_of, counters, sparse and filled; and identity: whether the field
-      #   tells a record of a list from the others, so that a Diff pairs them; together: whether it is known or nil with
-      #   the other such fields; parts: whether it lists what Lookup finds and Collection iterates over; decisive:
+      #   identifies a record in a list, so that a Diff pairs them; together: whether it is known or nil with
+      #   the other such fields; parts: whether it lists the records that Lookup and Collection offer; decisive:
       #   whether the reading is known if this field is known and lists anything
       def field(name, type, nullable, options = {})
         key = type == :boolean ? name.name.delete_suffix("?").to_sym : name
@@ -64,7 +64,7 @@ module Memscope
       # @raise [Invalid] naming the class, the key, what was given and what is allowed
       def from_h(hash) = load(hash, "#{name}.from_h")
 
-      # Does what from_h does, for a record that may be inside another record.
+      # Does the same as from_h, for a record that may be inside another record.
       # @api private
       # @param where [String, Array] the path to the record, for messages, as Loader takes it
       def load(hash, where)

@@ -3,8 +3,8 @@
 require_relative "forks"
 
 module Memscope
-  # What one process keeps between two calls: the thread that samples it, and what it read last. A forked child begins
-  # with nothing of it.
+  # The state of one process between two calls: the thread that samples it, and its last readings. A forked child
+  # begins with nothing of it.
   # @api private
   class Runtime
     @lock = Mutex.new
@@ -23,15 +23,15 @@ module Memscope
     attr_reader :sampling
     # @return [Boolean] whether the process that forked this one kept a history
     attr_reader :forked_from_sampled
-    # @return [History::Sampler, nil] what takes the samples of the history; nil unless it runs
+    # @return [History::Sampler, nil] takes the samples of the history. nil unless it runs
     attr_accessor :history
-    # @return [Workers::Watch, Workers::Cluster, nil] what takes readings of this process for the workers' table
+    # @return [Workers::Watch, Workers::Cluster, nil] takes readings of this process for the workers' table
     attr_accessor :workers
     # @return [Verdict, nil] the last one on this process's history
     attr_accessor :verdict
     # @return [Hash{Symbol => Symbol}, nil] severities of the findings of the last diagnosis, by id
     attr_accessor :severities
-    # @return [Hash{Symbol => Object}] the last readings that pages and other processes asked for, by name
+    # @return [Hash{Symbol => Object}] the last readings that pages and other processes requested, by name
     attr_reader :readings
 
     # @param parent [Runtime, nil] of the process that forked this one
@@ -52,7 +52,7 @@ module Memscope
       reading
     end
 
-    # @return [Array<Reading>] what was kept, the oldest first
+    # @return [Array<Reading>] the kept readings, the oldest first
     def kept(name)
       @readings.fetch(name, []).map { |text| Marshal.load(text, freeze: true) } # rubocop:disable Security/MarshalLoad
     end
@@ -60,7 +60,7 @@ module Memscope
     # The one thread of a process that samples it: runs each task when it is due, and waits for nobody else.
     # @api private
     class Sampling
-      # What is to be run, which returns the seconds until it is due again; and when it is due, in seconds of Clock.now.
+      # `work` runs when it is `due`, in seconds of Clock.now, and returns the seconds until it is due again.
       Task = Struct.new(:work, :due)
       private_constant :Task
 

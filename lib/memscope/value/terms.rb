@@ -27,7 +27,7 @@ module Memscope
       def explained(name) = meaning(:internal, name)&.then { |meaning| "#{name} (#{meaning})" } || name
 
       # @param name [String] of a category of roots, in JSON
-      # @return [String, nil] what is reachable from it; nil for any other name
+      # @return [String, nil] its meaning, or nil for any other name
       def root(name) = meaning(:root, name)
 
       # @param name [String] of a class or module, with any bytes
@@ -35,7 +35,7 @@ module Memscope
       def own?(name) = name.b.match?(/\A(?:#<Class:)?Memscope\b/)
 
       # @param steps [Array<Hash>] of the body of a HeapGraph::Path
-      # @return [Boolean] whether what the path leads to is memscope's
+      # @return [Boolean] whether the path leads to an object of memscope
       def own_path?(steps)
         own?(steps[root(steps.first[:name]) && steps.size > 1 ? 1 : 0][:name]) ||
           steps.any? { |step| step[:thread_name]&.start_with?("memscope") || step[:made_at]&.b&.match?(OWN_LINE) }

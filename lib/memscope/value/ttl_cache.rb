@@ -16,7 +16,7 @@ module Memscope
       @mutex = Mutex.new
     end
 
-    # @param ttl [Numeric, #call] how many seconds a value stays fresh; or a callable that computes this number from the
+    # @param ttl [Numeric, #call] how many seconds a value stays fresh, or a callable that computes this number from the
     #   seconds that reading the value took
     # @yieldreturn [Object] a new value
     # @return [Object] the value, which is fresh or was read since this call began

@@ -7,8 +7,8 @@ module Memscope
   #   trimmable.title
   #     %{bytes} is free inside malloc; %{outcome}
   #
-  # A text is indented by two spaces. It continues on the next lines, which are joined by spaces; what is indented by
-  # four is a line of its own. %{bytes} stands for a figure, %s for an argument by its order, %% for a per cent sign.
+  # A text is indented by two spaces. It continues on the next lines, which are joined by spaces. A line indented by
+  # four stays a line of its own. %{bytes} stands for a figure, %s for an argument by its order, %% for a per cent sign.
   #
   # The file stays one String, in which a text is searched: a process that loads memscope keeps no object for each.
   # @api private

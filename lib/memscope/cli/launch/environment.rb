@@ -2,7 +2,7 @@
 
 module Memscope
   module Launch
-    # Changes to the environment of a program that is to be started. They keep existing values where possible; the notes
+    # Changes to the environment of a program that is to be started. They keep existing values where possible. The notes
     # name the values that change.
     class Environment
       # jemalloc's soname, which the dynamic linker looks up.
@@ -11,7 +11,7 @@ module Memscope
       ALLOCATORS = %r{(\A|/)lib(jemalloc|tcmalloc|mimalloc|hoard|snmallocshim|rpmalloc|scudo)[^/]*\z}
       private_constant :JEMALLOC, :ALLOCATORS
 
-      # @return [Hash{String => String, nil}] as Process.exec takes them; nil removes a variable
+      # @return [Hash{String => String, nil}] as Process.exec takes them: nil removes a variable
       attr_reader :changes
       # @return [Array<String>]
       attr_reader :notes
@@ -44,7 +44,7 @@ module Memscope
         replace("LD_PRELOAD", allocator == "glibc" ? given.grep_v(ALLOCATORS) : [library, *given - [library]], ":")
       end
 
-      # Merges pairs into MALLOC_CONF; they replace existing pairs with the same keys.
+      # Merges pairs into MALLOC_CONF, where they replace existing pairs with the same keys.
       #
       # @param pairs [String] as in MALLOC_CONF
       def configure(pairs)

@@ -2,14 +2,14 @@
 
 module Memscope
   module Launch
-    # Passes orders to the Ruby program that memscope becomes, at once or through other programs: an environment
+    # Passes orders to the Ruby program that memscope becomes, directly or through other programs: an environment
     # variable for each mode, and autorun.rb, which RUBYOPT loads before the program's script. Both are for this one
     # process, which keeps its pid across exec: autorun removes them from the environment of any other process that
     # inherits them.
     #
     # The program loads this file too, before anything else of memscope: so this file requires nothing.
     module Handoff
-      # The modes of autorun, in the order in which they run; true if a mode runs again in each further Ruby program
+      # The modes of autorun, in the order in which they run. True if a mode runs again in each further Ruby program
       # that the process execs.
       MODES = { "proof" => false, "profile" => true, "leaks" => true, "requires" => true, "report" => true }.freeze
       LIBRARY = File.expand_path("../../..", __dir__)
@@ -17,14 +17,14 @@ module Memscope
       # colons.
       SPACED = LIBRARY.match?(/\s/)
       AUTORUN = "-r#{SPACED ? 'memscope/cli/launch/autorun' : File.join(__dir__, 'autorun.rb')}".freeze
-      # What each order needs, by the variable: its value, and what separates it from other values.
+      # The needs of each order, by variable: its value, and the separator from other values.
       NEEDED = { "RUBYOPT" => [AUTORUN, " "], **(SPACED ? { "RUBYLIB" => [LIBRARY, ":"] } : {}) }.freeze
       private_constant :MODES, :LIBRARY, :SPACED, :AUTORUN, :NEEDED
 
       class << self
         # @param mode [String] a key of MODES
         # @param environment [Environment] to change
-        # @param order [Hash{Symbol => Object}] the values to pass; nil ones are left out
+        # @param order [Hash{Symbol => Object}] the values to pass, except nil ones
         # @raise [Refusal] if no variable can name autorun.rb
         def write(mode, environment, **order)
           raise Refusal, WORDS.fill(:not_loadable, directory: LIBRARY) if SPACED && LIBRARY.include?(":")

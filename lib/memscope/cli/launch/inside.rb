@@ -2,8 +2,8 @@
 
 module Memscope
   module Launch
-    # What memscope does in the Ruby program that it has become: the life cycle that all modes share. `start` prepares,
-    # before the program's script; `report` runs when the process that was started ends, and at intervals.
+    # Memscope's part in the Ruby program that it has become: the life cycle that all modes share. `start` prepares,
+    # before the program's script. `report` runs when the process that was started ends, and at intervals.
     #
     # The program loads this file before anything else of memscope, so it requires nothing.
     class Inside
@@ -61,7 +61,7 @@ module Memscope
         load_path&.each { |directory| $LOAD_PATH.delete_at($LOAD_PATH.index(directory)) }
       end
 
-      # Opens the file that memscope created, before the program can drop privileges; else standard error.
+      # The file that memscope created, opened before the program can drop privileges, or else standard error.
       def output
         return $stderr unless @order[:output]
 

@@ -23,7 +23,7 @@ module Memscope
         end
       end
 
-      # The rows of one process's ledger; if the process does not listen, the kernel's view.
+      # The rows of one process's ledger, or the kernel's view if the process does not listen.
       class OneProcess
         KERNELS = { anonymous_bytes: "anonymous (heap, stacks)", file_bytes: "files",
                     shared_memory_bytes: "shared memory" }.freeze
@@ -34,7 +34,7 @@ module Memscope
           @client = client
         end
 
-        # @return [Hash{Symbol => Object}] parts of a frame; only a note, and `over`, if the process is gone
+        # @return [Hash{Symbol => Object}] parts of a frame, or only a note and `over` if the process is gone
         def read
           ledger = @client.call(:ledger)
           { title: WORDS.fill(:served, pid: ledger.pid, ruby: ledger.ruby, allocator: ledger.allocator.name),

@@ -15,7 +15,7 @@ module Memscope
         USUAL = [80, 24].freeze
         private_constant :ENTER, :LEAVE, :USUAL
 
-        # @return [Thread::Queue] keys, :resized, :closed if the terminal is gone, and what others add
+        # @return [Thread::Queue] keys, :resized, :closed if the terminal is gone, and events that others add
         attr_reader :events
 
         # @param input [IO]

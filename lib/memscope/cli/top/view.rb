@@ -25,7 +25,7 @@ module Memscope
         end
 
         # @param frame [Hash{Symbol => Object}] the parts that are to be shown from now on: rows of [id, bytes, text],
-        #   of which the first is RSS for a single process; what becomes of a `long` text (see Report::Table); `title`,
+        #   of which the first is RSS for a single process; the treatment of a `long` text (see Report::Table); `title`,
         #   `verdict` (a sentence) and `note`, which is of this frame alone
         # @return [void]
         def add(frame)
@@ -76,7 +76,7 @@ module Memscope
           [bytes ? mebibytes(bytes) : page.unknown, change(id, bytes), *spark, text]
         end
 
-        # The change since the first frame; "new" for a row that appeared later.
+        # The change since the first frame, or "new" for a row that appeared later.
         def change(id, bytes)
           first, new = @series.fetch(id, {}).values_at(:first, :new)
           return "new" if new

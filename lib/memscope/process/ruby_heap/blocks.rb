@@ -9,7 +9,7 @@ module Memscope
     # Ledger.survey.
     #
     # Objects report how much they hold (ObjectSpace.memsize_of), but not by how much malloc rounds that up, and part of
-    # what they report is not malloc's. Here, each block is looked up. Objects of C extensions, classes, code and open
+    # that memory is not malloc's. Here, each block is looked up. Objects of C extensions, classes, code and open
     # files are *unfollowed*: only some of their blocks are known.
     # @api private
     class Blocks < Reading
@@ -38,7 +38,7 @@ module Memscope
       # Without the memory that objects report, if they report too much.
       def held_by_objects_bytes = overstated? ? all.block_bytes : all&.malloc_bytes
 
-      # Whether objects report more than malloc has in use beside the known blocks.
+      # True if objects report more than malloc has in use beside the known blocks.
       def overstated? = !all.nil? && !unowned_bytes.nil? && all.unfollowed_bytes > unowned_bytes
 
       # Slots included, as far as the memory is known or reported.

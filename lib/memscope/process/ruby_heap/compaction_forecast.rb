@@ -31,7 +31,7 @@ module Memscope
         @version = heap.ruby.split(".").first(2).map(&:to_i)
       end
 
-      # In bytes; nil for a `reason`.
+      # In bytes, or nil for a `reason`.
       def range = (narrow(*bounds(garbage: !@heap.collected?)) unless missing)
 
       def reason = missing || (too_wide unless range)
@@ -45,7 +45,7 @@ module Memscope
 
       private
 
-      # Whether the measured rule of Ruby 3.1 applies, and all its inputs are known.
+      # True if the measured rule of Ruby 3.1 applies, and all its inputs are known.
       def by_ratio?
         (@version <=> [3, 2]).negative? && @heap.pages&.positive? && @heap.slots&.positive? &&
           ![@heap.free_slots_max_ratio, @heap.free_slots_floor, @heap.allocatable_pages].include?(nil)
@@ -63,7 +63,7 @@ module Memscope
         Reasons.sentence([:compaction_unmeasured, @heap.ruby]) if unmeasured
       end
 
-      # The range of these bounds, in bytes; nil if it is too wide.
+      # The range of these bounds, in bytes, or nil if it is too wide.
       def narrow(least, most)
         small = most <= @heap.pages * SMALL
         least = 0 if small
@@ -121,7 +121,7 @@ module Memscope
       end
 
       # Pages kept by gc/default/default.c of Ruby 3.4, gc_marks_finish: it frees pages while the free slots of all
-      # heaps together, whatever their size, exceed one limit; each time, it frees as many pages as the excess would
+      # heaps together, whatever their size, exceed one limit. Each time, it frees as many pages as the excess would
       # fill if all its slots were of the smallest size.
       def kept_by_count
         slots = (INIT_SLOTS * @heap.slot_sizes.size) + (last_passes(1) * most_slots)

@@ -11,12 +11,12 @@ module Memscope
       # Assumed upper bound of the malloc memory that Ruby does not count, in bytes per object on average. Measured:
       # Psych.parse allocates 19 objects, and 67 KiB that Ruby does not count, which is 3,600 bytes per object.
       UNCOUNTED = 8_192
-      # Whether this Ruby's garbage collector reports how many slots the last GC marked.
+      # True if this Ruby's garbage collector reports how many slots the last GC marked.
       COUNTED = %i[heap_marked_slots heap_live_slots malloc_increase_bytes].all? { |name| GC.stat.key?(name) }
 
       class << self
         # Call right after `collect`, before the program drops any of the survivors. Makes no objects.
-        # @return [Integer, nil] an upper bound on the bytes allocated since that Ruby counts; nil if another GC has run
+        # @return [Integer, nil] an upper bound on the bytes allocated since that Ruby counts. nil if another GC has run
         def unjudged_bytes
           return unless COUNTED && GC.latest_gc_info(:state) != :marking && GC.latest_gc_info(:major_by)
 

@@ -10,7 +10,7 @@ module Memscope
     # process can open. A report is one datagram. No worker waits: if the master falls behind, reports are dropped.
     # @api private
     class Channel
-      # Maximum bytes of a report; 2 to 8 KiB is usual, 30 KiB with tags. By default the kernel queues 208 KiB from
+      # Maximum bytes of a report. 2 to 8 KiB is usual, 30 KiB with tags. By default the kernel queues 208 KiB from
       # one sender (net.core.wmem_default), and accepts no datagram larger than that.
       LIMIT = 65_536
       # The parts that are left out of a larger report, in this order.
@@ -31,7 +31,7 @@ module Memscope
         false
       end
 
-      # A report as it was sent, until the next call overwrites it; nil if none has come.
+      # A report as it was sent, until the next call overwrites it, or nil if none has come.
       def receive
         @buffer unless @reader.recv_nonblock(LIMIT, 0, @buffer ||= "".b, exception: false) == :wait_readable
       end

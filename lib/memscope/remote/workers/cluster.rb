@@ -58,7 +58,7 @@ module Memscope
 
       # Runs in the master before it forks. A GC writes to objects that it frees, and to those that survive a third GC,
       # which become old. If the master's first GCs ran later, it would need its own copies of pages that it shares with
-      # its workers. So would every process of pages with what these GCs freed, once it is used again or filed by size:
+      # its workers. So would each process of pages with memory that these GCs freed, once it is used or filed by size:
       # glibc does that at the first malloc of a large block, and writes to each free chunk.
       def prepare_fork
         OLD_AGE.times { collect }
@@ -99,8 +99,8 @@ module Memscope
         resume
       end
 
-      # Takes the reports that have come, does what is due, and returns the seconds until the next call. Raises nothing:
-      # no report may end the thread.
+      # Takes the reports that have come, does the work that is due, and returns the seconds until the next call.
+      # Raises nothing: no report may end the thread.
       def call
         MAX_REPORTS.times { receive or break }
         return pause if Clock.now < @due

@@ -9,7 +9,7 @@ module Memscope
     # Follows Memscope::Policy for the processes that share one memory limit: once a minute it reads the group, decides,
     # logs and counts the decision and, if the setting `policy` is :act, carries it out.
     #
-    # The thread that listens calls `step`; without one, the thread that samples this process. `step` raises nothing,
+    # The thread that listens calls `step` or, without one, the thread that samples this process. `step` raises nothing,
     # and does not wait for the effects of an action: a later step reads them. Only a purge blocks the thread, in a
     # cluster for at most PumaHost::TIMEOUT seconds.
     #
@@ -156,7 +156,7 @@ module Memscope
                                   booted_seconds: ended, failed_boots: 0 })
       end
 
-      # Returns why the decision was not carried out; nil if it was.
+      # Returns why the decision was not carried out, or nil if it was.
       def carry_out(decision)
         worker = decision.worker
         decision.action == :restart ? @host.restart(worker) : @host.purge(worker, [*Purge.allocators_lever])

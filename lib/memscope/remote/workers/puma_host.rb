@@ -8,11 +8,11 @@ module Memscope
   class Workers < Reading
     # The host of a Controller for Puma's cluster, in the master, which starts a new worker whenever one has ended.
     #
-    # Puma's loop calls the blocks given to its events; the rest runs in memscope's thread. Each variable is written by
+    # Puma's loop calls the blocks given to its events. The rest runs in memscope's thread. Each variable is written by
     # only one of these two threads.
     # @api private
     class PumaHost
-      # The event that Puma fires once the application is loaded; its name changed in Puma 7.
+      # The event that Puma fires once the application is loaded. Its name changed in Puma 7.
       BOOTED = %i[on_booted after_booted].freeze
       # Seconds to wait for a worker's answer.
       TIMEOUT = 30
@@ -63,7 +63,7 @@ module Memscope
         workers.filter_map { |worker| member(worker) if @started.key?(worker.pid) }
       end
 
-      # Whether a worker has booted in place of a restarted one, and how many workers in that place died before it.
+      # Returns whether a worker has booted in place of a restarted one, and how many died in that place before it.
       def successor(outcome)
         index, pid = outcome.worker.to_h.values_at(:index, :pid)
         booted = serving.any? { |handle| handle.index == index && handle.pid != pid }

@@ -16,7 +16,7 @@ module Memscope
       EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze
       private_constant :EXPLAINED
 
-      # `role` is :master, :worker or :single; `index` is Puma's number of the worker.
+      # `role` is :master, :worker or :single. `index` is Puma's number of the worker.
       def initialize(role:, index: nil)
         @role = role
         @index = index

@@ -6,12 +6,12 @@ require_relative "controller"
 module Memscope
   class Workers < Reading
     # The host of a Controller for a process that acts on itself: the only process of a server. The setting
-    # `policy_supervised` says whether something starts it again.
+    # `policy_supervised` declares whether something starts it again.
     # @api private
     class SingleHost
       # Seconds for which a quieted Sidekiq may still fetch a job, and then some.
       FETCH_TIMEOUT = 5
-      # Seconds to wait for a quieted Sidekiq's jobs; TERM then makes it put them back into their queues.
+      # Seconds to wait for a quieted Sidekiq's jobs. TERM then makes it put them back into their queues.
       JOBS_TIMEOUT = 900
       private_constant :FETCH_TIMEOUT, :JOBS_TIMEOUT
 

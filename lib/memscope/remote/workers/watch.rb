@@ -4,7 +4,7 @@ require_relative "../../value/runtime"
 
 module Memscope
   class Workers < Reading
-    # Takes readings of this process at an interval, and delivers each; more rarely if a reading is slow, so that they
+    # Takes readings of this process at an interval, and delivers each, more rarely if a reading is slow, so that they
     # use at most MAX_CORE_SHARE of a core.
     # @api private
     class Watch
@@ -35,7 +35,7 @@ module Memscope
       end
 
       # Returns once the thread of Runtime::Sampling has taken the first reading. It is not taken here: glibc gives that
-      # thread an arena, while what a worker's main thread allocates (most of it for YJIT, which compiles these methods)
+      # thread an arena, while allocations of a worker's main thread (most for YJIT, which compiles these methods)
       # would fill holes in 1,500 pages that the worker shares with its master.
       def start
         sampling = Runtime.current.sampling
@@ -74,7 +74,7 @@ module Memscope
 
       def own = @controller && @latest ? @latest.with(**@controller.fields) : @latest
 
-      # The master's answer; only this process if the master does not answer, or there is no master.
+      # The master's answer, or only this process if the master does not answer, or there is no master.
       def read(type)
         since = Cost.now
         return alone(type, :no_cluster, since) unless @master_pid

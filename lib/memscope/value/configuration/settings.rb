@@ -2,8 +2,8 @@
 
 module Memscope
   class Configuration
-    # The values that a setting allows: `fits` judges one; `held` makes of it what the configuration holds, frozen;
-    # `code_only` is whether no environment variable can give one.
+    # The values that a setting allows: `fits` judges one. `held` makes the configuration's frozen value of it.
+    # `code_only` is true if no environment variable can give one.
     # @api private
     Type = Struct.new(:allowed, :fits, :held, :code_only) do
       def initialize(allowed, fits, held = :itself.to_proc, code_only: false) = super(allowed, fits, held, code_only)
@@ -29,7 +29,7 @@ module Memscope
 
       module_function
 
-      # @return [Array<Object>] what the text can mean: a switch, a Symbol, a number, itself
+      # @return [Array<Object>] the text's meanings: a switch, a Symbol, a number, itself
       def meanings(text)
         word = text.b.downcase
         [*WORDS[word], *(word.to_sym if word.ascii_only?), *(text.to_f if text.b.match?(NUMBER)), text]
@@ -40,7 +40,7 @@ module Memscope
 
       # Paths are absolute, because the process may change its directory.
       #
-      # @param others [Array<Object>] what is allowed besides
+      # @param others [Array<Object>] other allowed values
       # @return [Type] a path
       def path(*others)
         fits = lambda do |value|
@@ -74,7 +74,7 @@ module Memscope
                  ->(one) { seconds && one && (one % 1).zero? ? one.to_i : one&.to_f })
       end
 
-      # @return [Type] an object that responds to all of the methods, or nil; only code can set it
+      # @return [Type] an object that responds to all of the methods, or nil. Only code can set it
       def responding(*methods, allowed:)
         Type.new(allowed, ->(value) { value.nil? || methods.all? { |name| value.respond_to?(name) } }, code_only: true)
       end
@@ -82,7 +82,7 @@ module Memscope
       SWITCH = one_of(true, false)
     end
 
-    # One setting as data: its type and its default. What it means is in settings.words.
+    # One setting as data: its type and its default. Its meaning is in settings.words.
     class Setting
       WORDS = Words.beside(__FILE__)
       private_constant :WORDS
@@ -92,7 +92,7 @@ module Memscope
       # @!attribute [r] default
       #   @return [Object]
       # @!attribute [r] safe
-      #   @return [Object] the least permissive value, for a process that continues although the variable is wrong
+      #   @return [Object] the strictest value, for a process that continues although the variable is wrong
       attr_reader :name, :default, :safe
 
       # @param type [Type]
@@ -132,7 +132,7 @@ module Memscope
 
       # @param environment [Hash{String => String}, ENV]
       # @return [Array(Object, Invalid)] the value (the default if the variable is unset or empty, `safe` if it is
-      #   wrong), and what is wrong with the variable, or nil
+      #   wrong), and the variable's error, or nil
       def read(environment)
         text = environment[variable] if variable
         return [default, nil] if text.nil? || text.empty?

@@ -6,7 +6,7 @@ module Memscope
     MAX_DECAY_MS = nil
     JEMALLOC_COUNTERS = [].freeze
 
-    # Takes the extension's place: answers what Ruby alone knows, with the reason for the rest.
+    # Takes the extension's place: returns the values that Ruby alone knows, with the reason for the rest.
     module Absent
       # For each reading, its tier and the fields that are known without the extension.
       READINGS = {

@@ -7,7 +7,7 @@ module Memscope
     # Profiles the program as ProgramProfile does, and turns success into failure if too much memory, or too many
     # objects, of one line stay that were allocated after the warm-up. Forked processes are not judged.
     class ProgramLeaks < ProgramProfile
-      # For how many lines --objects looks for what retains the objects that they allocated.
+      # Maximum lines for which --objects looks for the retainers of the objects that they allocated.
       MAX_RETAINED = 3
       private_constant :MAX_RETAINED
 
@@ -35,14 +35,14 @@ module Memscope
         exit(@status) if @status && (ending.nil? || (ending.is_a?(SystemExit) && ending.success?))
       end
 
-      # Sets the exit status that replaces success; nil if none does.
+      # Sets the exit status that replaces success, or nil if none does.
       def write(_ending)
         ended = profiler.next_generation # later allocations are not the program's
         2.times { GC.start } # the second one frees objects that the first left to finalizers
         @status = judge(ended)
       end
 
-      # What retains objects can be found only while they are sampled, so the profile of objects goes on.
+      # Retainers of objects can be found only while the objects are sampled, so the profile of objects goes on.
       def judge(ended)
         require_relative "../../../profile/leaks"
         leaks = Profile::Leaks.new(objects? ? profiler.snapshot : last, warm: warm, ended: ended,

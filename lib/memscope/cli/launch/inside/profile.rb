@@ -47,7 +47,7 @@ module Memscope
 
       def watch = after(@order[:seconds], "report") { report(ending: true) }
 
-      # Runs the block in a thread, so many seconds after the start; never if seconds is nil.
+      # Runs the block in a thread, so many seconds after the start, or never if seconds is nil.
       def after(seconds, name)
         @since ||= Clock.now
         seconds && background(name) do

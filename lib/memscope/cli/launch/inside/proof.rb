@@ -27,7 +27,7 @@ module Memscope
         exit!
       end
 
-      # nil if the allocator is proved, and also in another Ruby, whose allocator memscope cannot tell.
+      # nil if the allocator is proved, and also in another Ruby, whose allocator memscope cannot identify.
       def objection
         load_memscope
         allocator = Memscope.allocator

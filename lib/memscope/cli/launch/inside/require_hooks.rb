@@ -1,16 +1,16 @@
 # frozen_string_literal: true
 
-# Tells Memscope::Launch::RequireRecorder when each file begins to load and when it has loaded, in a program that was
+# Calls Memscope::Launch::RequireRecorder when each file begins to load and when it has loaded, in a program that was
 # started to be measured. Evaluated as <internal:…>, like RubyGems' own require: programs that look for the file that
 # requires them (Sinatra, by caller) ignore such frames. So while a file loads, no other file of memscope may be on the
 # stack.
 #
 # Uses aliases, as do RubyGems, Bootsnap and Zeitwerk, which alias what they find here: with a prepended module, their
-# aliases and this module would call each other for ever.
+# aliases and this module would call each other forever.
 #
 # Each name of Ruby's own require is replaced. RubyGems keeps it as gem_original_require, and calls it for each file.
 # Bundler puts it back in place of RubyGems' require, before or after this file is evaluated, and since Ruby 3.3 keeps
-# it as no_warning_require. Kernel.require is Ruby's own, even with RubyGems; where Bundler keeps it as
+# it as no_warning_require. Kernel.require is Ruby's own, even with RubyGems. Where Bundler keeps it as
 # no_warning_require, every require in a bundle goes through that method.
 { Kernel => %i[gem_original_require no_warning_require require],
   Kernel.singleton_class => %i[no_warning_require require] }.each do |receiver, names|

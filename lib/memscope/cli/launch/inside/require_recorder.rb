@@ -2,10 +2,10 @@
 
 module Memscope
   module Launch
-    # Numbers the files that a program loads, and charges to each file what is allocated while it loads. What this
-    # module itself allocates is charged to memscope.
+    # Numbers the files that a program loads, and charges to each file the allocations while it loads. Allocations
+    # of this module itself are charged to memscope.
     module RequireRecorder
-      # A file: its number, the number of the file that requires it, what was required, the path once it is loaded,
+      # A file: its number, the number of the file that requires it, the required feature, the path once it is loaded,
       # whether it was loaded (false also if it raised a LoadError; nil if it raised another exception, or is still
       # loading), whether an autoload loads it, and the files that were mapped while it loaded.
       Entry = Struct.new(:number, :parent, :feature, :path, :loaded, :autoloaded, :mapped)
@@ -18,13 +18,13 @@ module Memscope
         # @return [String] the working directory at the start
         attr_reader :directory
 
-        # @return [Array<Array(Integer, String)>] calls of `require` for what was loaded already: the number of the
-        #   calling file, and what it required
+        # @return [Array<Array(Integer, String)>] calls of `require` for features that were loaded already: the
+        #   number of the calling file, and the feature
         def again = @again.keys
 
         # From now on, allocations are charged to files: require, require_relative, load and autoload call this module.
         #
-        # @return [Object, nil] a reason why allocations cannot be charged; nil if they are
+        # @return [Object, nil] a reason why allocations cannot be charged, or nil if they are
         def start
           @entries = []
           @again = {}
@@ -41,7 +41,7 @@ module Memscope
         # To be called before a file is loaded.
         #
         # @param feature [String] a path or a feature, as require takes it
-        # @return [Entry, nil] for `leave`; nil if no numbers are left, so that the requiring file stays charged, or in
+        # @return [Entry, nil] for `leave`. nil if no numbers are left, so that the requiring file stays charged, or in
         #   another Ractor, where nothing is recorded
         def enter(feature)
           return unless Ractor.current.equal?(@main)
@@ -57,11 +57,11 @@ module Memscope
           entry
         end
 
-        # To be called when the file is loaded, or has raised.
+        # Call when the file is loaded, or has raised.
         #
         # @param entry [Entry, nil]
-        # @param loaded [Boolean, nil] what require or load returned
-        # @param file [String, nil] what load loaded: load appends nothing to $LOADED_FEATURES
+        # @param loaded [Boolean, nil] the result of require or load
+        # @param file [String, nil] the file that load loaded: load appends nothing to $LOADED_FEATURES
         # @return [void]
         def leave(entry, loaded, file = nil)
           return unless entry

@@ -4,8 +4,8 @@ require "rbconfig"
 
 module Memscope
   module Launch
-    # The files that a program loaded, as bodies of Requires::Node. What the require of a missing or already loaded file
-    # allocated belongs to the file that called require.
+    # The files that a program loaded, as bodies of Requires::Node. Allocations by the require of a missing or already
+    # loaded file belong to the file that called require.
     class RequireTree
       RUBY = RbConfig::CONFIG.values_at("rubylibdir", "rubyarchdir", "vendordir", "sitedir").compact
                              .to_h { |directory| ["#{directory}/", "ruby"] }.freeze
@@ -32,7 +32,7 @@ module Memscope
       end
 
       # @param pairs [Array<Array(Integer, String)>] the number of a file, and an already loaded feature it required
-      # @return [Array<Array(Integer, Integer)>] the ids of both files; without pairs whose feature is not known
+      # @return [Array<Array(Integer, Integer)>] the ids of both files, without pairs whose feature is unknown
       def again(pairs)
         loaded = kept.flat_map { |entry| [[entry.feature, entry], [entry.path, entry]] }.to_h
         pairs.filter_map { |number, feature| [id(number), @ids[loaded[feature].number]] if loaded[feature] }.uniq
@@ -59,7 +59,7 @@ module Memscope
           mapped_bytes: @files.values_at(*entry.mapped).compact.sum }
       end
 
-      # What these owners have together.
+      # The sums of these owners.
       def costs(numbers)
         objects, objects_bytes, _blocks, malloc_bytes = @owned.values_at(*numbers).transpose.map(&:sum)
         { objects: objects, objects_bytes: objects_bytes, malloc_bytes: malloc_bytes }

@@ -4,8 +4,8 @@ require_relative "report"
 
 module Memscope
   module Launch
-    # Reports what the program has added from before its script until its end, by the files that RequireRecorder has
-    # numbered.
+    # Reports the memory that the program has added from before its script until its end, by the files that
+    # RequireRecorder has numbered.
     class ProgramRequires < ProgramReport
       # @return [void]
       def start
@@ -26,7 +26,7 @@ module Memscope
 
       # Call this before the program's script runs, which may change its arguments.
       #
-      # @return [String, nil] why nothing can be recorded; nil if it is
+      # @return [String, nil] why nothing can be recorded, or nil if it is
       def record
         obstacle = ObjectProfile.obstacle
         return obstacle if obstacle
@@ -39,7 +39,7 @@ module Memscope
         RequireRecorder.start&.then { |why| Reasons.sentence(why) }
       end
 
-      # Whether Ruby's command line has the option -r, alone or after letters of options without an argument. The words
+      # True if Ruby's command line has the option -r, alone or after letters of options without an argument. The words
       # at its end are the program's own.
       def option_r?
         words = File.binread("/proc/self/cmdline").lines("\0", chomp: true)
@@ -61,8 +61,8 @@ module Memscope
           reasons: reasons(after), cost: Cost.of(:T3, Cost.now - started) }
       end
 
-      # No garbage is collected between the two counts of the heap. What other threads allocate between the two
-      # counts belongs to no file.
+      # No garbage is collected between the two counts of the heap. Allocations of other threads between the
+      # two counts belong to no file.
       def measure
         2.times { GC.start } # the second one frees objects that the first left to finalizers
         disabled = GC.disable
