@@ -120,7 +120,7 @@ class CensusOfTheHeapTest < MemscopeTest
     assert_operator inherited.first(2).max, :<, 1_000
     [written, in_child].each do |kept, whole, *|
       assert_operator kept, :<, 1_000
-      assert_equal 20_000, whole
+      assert_in_delta 20_000, whole, 10 # some slots begin on one page, and have @number on the next
     end
     assert_equal "child", in_child.last
   end

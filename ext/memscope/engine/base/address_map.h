@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-
 #define MEMSCOPE_ADDRESS_BITS 48 /* of user space: x86-64 hands out 47, aarch64 48, unless mmap asks for more */
 #define MEMSCOPE_ADDRESS_BRANCH_BITS 30
 #define MEMSCOPE_ADDRESS_CHUNK_BITS 21

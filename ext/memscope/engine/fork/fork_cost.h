@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-
 /*
  * Predicts the CPU time of a fork: the kernel copies a page table entry for each resident page that is not a file's.
  * Scales the time per byte of the last fork made by this process or, if it has made none, by the process it was forked

@@ -1,6 +1,5 @@
 #include "trend/regression.h"
 
-
 #include <math.h>
 #include <string.h>
 
