@@ -223,7 +223,9 @@ class CgroupTest < MemscopeTest
   end
 
   def test_roots_are_strings
-    assert_raises(TypeError) { Memscope::Cgroup.read(proc_root: nil) }
+    error = assert_raises(ArgumentError) { Memscope::Cgroup.read(proc_root: nil) }
+
+    assert_match(/proc_root: given nil, allowed: a path, a String/, error.message)
     assert_raises(ArgumentError) { Memscope::Cgroup.read(cgroup_root: "a\0b") }
   end
 

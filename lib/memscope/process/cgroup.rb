@@ -15,8 +15,12 @@ module Memscope
     # @param proc_root [String] read instead of /proc: its self/cgroup, self/mountinfo and meminfo
     # @param cgroup_root [String] read instead of /sys/fs/cgroup
     # @return [Cgroup]
-    # @raise [TypeError, ArgumentError] unless both can be paths
+    # @raise [ArgumentError] unless both can be paths
     def self.read(proc_root: "/proc", cgroup_root: "/sys/fs/cgroup")
+      { proc_root: proc_root, cgroup_root: cgroup_root }.each do |name, root|
+        path = root.is_a?(String) && !root.include?("\0")
+        Field.refuse(name, root, "a path, a String", call: "Memscope::Cgroup.read") unless path
+      end
       capture(Native.cgroup("self", proc_root, cgroup_root))
     end
   end
