@@ -192,7 +192,7 @@ class InjectionTest < MemscopeTest
         #{4 * count * size}
       RUBY
 
-      assert_beside(change)
+      assert_beside(change, blocks: size < 128 << 10 ? 0 : 4 * count)
     end
   end
 
@@ -274,7 +274,7 @@ class InjectionTest < MemscopeTest
   end
 
   # jemalloc's row stays exact, and what the C library's malloc holds is unattributed, with its own reason and count.
-  def assert_beside(change)
+  def assert_beside(change, blocks:)
     rises = change.after.changes_since(change.before)
     detail = change.after.rows.dig("unattributed", "detail")
 
@@ -282,6 +282,11 @@ class InjectionTest < MemscopeTest
     assert_in_delta change.injected, rises["unattributed"], change.injected / 20, change.after.to_s
     assert_in_delta change.injected, detail["c_library_bytes"], change.injected / 20
     assert_operator detail["c_library_heaps"], :>=, 4
+    known = [change.before, change.after].map do |tree|
+      tree.rows.dig("unattributed", "detail", "c_library_blocks").to_i
+    end
+
+    assert_equal blocks, known.last - known.first
     assert_match(/\Amalloc of the C library is in use beside jemalloc/, change.after.ledger["reasons"]["unattributed"])
     checks = change.after.rows.each_value.filter_map { |row| row["check"] }
 
