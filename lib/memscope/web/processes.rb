@@ -215,8 +215,8 @@ module Memscope
       # @return [Object] the block's result, or without a block the profile, possibly some seconds old
       # @raise [HttpError] if there is none, or the process does not answer
       def kept_profile(profiler, place, state, *form)
-        none = HttpError.of(404, :no_profile, name: profiler.name.tr("_", " "), place: place)
-        raise none unless state[:session]&.positive?
+        begun = state[:session]&.positive?
+        raise HttpError.of(404, :no_profile, name: profiler.name.tr("_", " "), place: place) unless begun
         return fetch(:profile, profiler, place.pid, state) { call(place, :"#{profiler}_snapshot") } unless block_given?
 
         fetch(:rendered, profiler, place.pid, state, *form) { yield(kept_profile(profiler, place, state)) }
