@@ -107,7 +107,7 @@ module Memscope
       private
 
       def forecast(evidence)
-        predictions(evidence.ledger, evidence.ruby_heap) do |name|
+        predictions(evidence.ledger, evidence.ruby_heap, evidence.gc_pause_ms) do |name|
           Forecast.of_collection(evidence.garbage&.collected, evidence.ledger) if name == :gc
         end
       end
@@ -124,9 +124,9 @@ module Memscope
       end
 
       # @yieldreturn [Forecast, nil] of the garbage that the lever returns; nil to predict without it
-      def predictions(ledger, heap)
+      def predictions(ledger, heap, pause = Native.gc_pause_ms)
         @ledgers << ledger
-        leave_out(ledger)
+        leave_out(ledger, pause)
         @levers.map { |name| lever(name, yield(name) || Forecast.of(name, ledger, collect: @collect, heap: heap)) }
       end
 
@@ -138,8 +138,8 @@ module Memscope
 
       # Predicts the harm of levers that hold the GVL. Unless levers were named, those that do harm are left out of a
       # purge, but not of a dry run.
-      def leave_out(ledger)
-        @harms = @levers.intersect?(HOLDING_GVL) ? Harm.of(ledger) : {}
+      def leave_out(ledger, pause = Native.gc_pause_ms)
+        @harms = @levers.intersect?(HOLDING_GVL) ? Harm.of(ledger, pause) : {}
         return if @named
 
         @left_out = @harms.slice(*@levers).transform_values(&:left_out).compact

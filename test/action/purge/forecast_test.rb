@@ -281,6 +281,14 @@ class HarmTest < MemscopeTest
     refute_match(/ returned$/, read.to_s.lines.grep(/RSS/).join)
   end
 
+  # The doctor states that pause as well, often on the same page.
+  def test_a_forecast_states_the_pause_of_its_evidence
+    evidence = Memscope.doctor.evidence
+    collection = Memscope::Purge.forecast(evidence).levers.find { |lever| lever.name == :gc }
+
+    assert_equal [evidence.gc_pause_ms], [collection.predicted_pause_ms].compact
+  end
+
   # A purge collects nothing before it trims, if it leaves :gc out.
   both_allocators "a dry run predicts what a purge returns that leaves the collection out" do |preload|
     skip_under_sanitizer

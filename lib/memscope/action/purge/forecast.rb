@@ -136,10 +136,9 @@ module Memscope
     Harm = Struct.new(:pause_ms, :unshared_bytes) do
       include Quantity
 
-      # By lever, from a ledger read with `shared: true`.
-      def self.of(ledger)
+      # By lever, from a ledger read with `shared: true`. `pause`: the milliseconds of a full GC, nil if unknown.
+      def self.of(ledger, pause)
         shared = ledger.row(:ruby_heap)&.shared_bytes
-        pause = Native.gc_pause_ms
         RubyHeap::FULL_GCS.transform_values { |count| new(pause && (pause * count), shared) }
       end
 
