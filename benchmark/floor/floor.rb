@@ -2,6 +2,7 @@
 
 require "fileutils"
 require "tmpdir"
+require_relative "../../ext/memscope/record_structs"
 
 # What each benchmark is measured against: the same work in C, compiled on the spot and called inside the very process
 # that memscope reads, so that both see the same heap.
@@ -50,9 +51,10 @@ module Floor
       owner = Process.pid
       at_exit { FileUtils.remove_entry(directory) if Process.pid == owner }
       library = File.join(directory, "#{name}.so")
+      RecordStructs.write(directory)
       sources = Dir["#{ENGINE}/{#{rooms.join(',')}}/*.c"]
-      system("cc", "-O2", "-D_GNU_SOURCE", "-shared", "-fPIC", "-I#{ENGINE}", File.join(__dir__, "#{name}.c"), *sources,
-             "-o", library, exception: true)
+      system("cc", "-O2", "-D_GNU_SOURCE", "-shared", "-fPIC", "-I#{ENGINE}", "-I#{directory}",
+             File.join(__dir__, "#{name}.c"), *sources, "-o", library, exception: true)
       library
     end
   end

@@ -58,7 +58,7 @@ static void perform(struct memscope_ledger_call *call) {
     call->other_ractors = memscope_other_ractors();
     if (walks(call))
         call->finished_gc = memscope_heap_finish_gc(); /* so that no dsize function of unswept garbage is called */
-    memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
+    memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_COUNTED);
     if (walks(call) && call->listing.refusal == NULL)
         walk_objects(call);
     memscope_ledger_ask(call, jit);

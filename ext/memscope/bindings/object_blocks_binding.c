@@ -77,7 +77,7 @@ static void read_malloc(struct blocks_call *call) {
     bool jit = memscope_jit_is_on();
 
     ledger->other_ractors = memscope_other_ractors();
-    memscope_heap_list(&ledger->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
+    memscope_heap_list(&ledger->listing, MEMSCOPE_SLOTS_COUNTED);
     memscope_ledger_ask(ledger, jit);
     if (ledger->strict)
         read_ledger(call);

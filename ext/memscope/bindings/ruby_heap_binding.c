@@ -35,7 +35,7 @@ static void take_headers(struct heap_scan *scan, VALUE why) {
     struct memscope_heap_listing *listing = &scan->call.listing;
 
     memscope_heap_listing_close(listing);
-    memscope_heap_list(listing, MEMSCOPE_SLOTS_FROM_HEADERS);
+    memscope_heap_list(listing, MEMSCOPE_SLOTS_COUNTED);
     memset(&scan->walk, 0, sizeof scan->walk);
     memscope_slot_sizes_sum(listing->pages, listing->count, &unknown, false, &scan->walk.sizes);
     scan->left_out = why;

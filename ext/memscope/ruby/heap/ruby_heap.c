@@ -9,6 +9,7 @@
 #include <time.h>
 
 #define SAMPLE_PAGES 64
+#define MAX_ALLOCATING_PAGES (SAMPLE_PAGES / 4)
 #define AHEAD ((size_t)8)
 
 static size_t heap_page_bytes;
@@ -86,21 +87,9 @@ static const char *walk_pages(void (*walk)(memscope_page_callback *callback, voi
     return NULL;
 }
 
-/* A field that is always 0 agrees with all full pages. Only a page with free slots proves that it counts them. */
-static bool a_page_proves_free_slots(const struct memscope_heap_listing *listing) {
-    for (size_t index = 0; index < listing->count; index++) {
-        const struct memscope_heap_page *page = &listing->pages[index];
-        unsigned short free_slots = header_of(page)->free_slots;
-
-        if (free_slots != 0)
-            return page->slot_count - free_slots == walk_slots(page);
-    }
-    return false;
-}
-
 /*
  * Returns true if the page headers agree with the slots on a sample of pages. A header counts no slot as free while
- * Ruby allocates from the page. Up to SAMPLE_PAGES / 4 such pages are accepted with any number of live slots. In a
+ * Ruby allocates from the page. Up to MAX_ALLOCATING_PAGES such pages are accepted with any number of live slots. In a
  * Ruby with another layout, the address of a header may be any word: it is not dereferenced.
  */
 static bool sample_agrees(const struct memscope_heap_listing *listing, const struct memscope_own_memory *memory) {
@@ -116,7 +105,7 @@ static bool sample_agrees(const struct memscope_heap_listing *listing, const str
             return false;
         if (page->slot_count - header.free_slots == live)
             continue;
-        if (header.free_slots != 0 || ++being_allocated > SAMPLE_PAGES / 4)
+        if (header.free_slots != 0 || ++being_allocated > MAX_ALLOCATING_PAGES)
             return false;
     }
     return true;
@@ -124,8 +113,7 @@ static bool sample_agrees(const struct memscope_heap_listing *listing, const str
 
 static bool headers_are_right(const struct memscope_heap_listing *listing) {
     struct memscope_own_memory memory;
-    bool right = memscope_own_memory_open(&memory) == MEMSCOPE_OK && sample_agrees(listing, &memory) &&
-                 a_page_proves_free_slots(listing);
+    bool right = memscope_own_memory_open(&memory) == MEMSCOPE_OK && sample_agrees(listing, &memory);
 
     memscope_own_memory_close(&memory);
     return right;
@@ -139,22 +127,32 @@ static void fetch_ahead(const struct memscope_heap_listing *listing, size_t inde
         __builtin_prefetch(header_of(&listing->pages[index + AHEAD]));
 }
 
-static void count_slots(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted) {
-    listing->slot_counts = MEMSCOPE_SLOTS_WALKED;
-    if (wanted == MEMSCOPE_SLOTS_UNCOUNTED) {
-        listing->slot_counts = wanted;
-        return;
-    }
-    if (wanted == MEMSCOPE_SLOTS_FROM_HEADERS && headers_are_right(listing))
-        listing->slot_counts = MEMSCOPE_SLOTS_FROM_HEADERS;
+/*
+ * Returns false unless a page with free slots proves that headers count them: a field that is always 0 agrees with all
+ * full pages. Without such a page, Ruby must have no more free slots than the pages from which it allocates may have.
+ */
+static bool count_by_headers(struct memscope_heap_listing *listing) {
+    bool proved = memscope_gc_figure(symbol_free_slots) <= MAX_ALLOCATING_PAGES * listing->slots / listing->count;
+
     for (size_t index = 0; index < listing->count; index++) {
         struct memscope_heap_page *page = &listing->pages[index];
+        unsigned short free_slots;
 
         fetch_ahead(listing, index);
-        page->live_count = listing->slot_counts == MEMSCOPE_SLOTS_WALKED
-                               ? walk_slots(page)
-                               : page->slot_count - header_of(page)->free_slots;
+        free_slots = header_of(page)->free_slots;
+        page->live_count = page->slot_count - free_slots;
+        if (!proved && free_slots != 0 && page->live_count != walk_slots(page))
+            return false;
+        proved = proved || free_slots != 0;
     }
+    return proved;
+}
+
+static void count_slots(struct memscope_heap_listing *listing) {
+    if (listing->count == 0 || (headers_are_right(listing) && count_by_headers(listing)))
+        return;
+    for (size_t index = 0; index < listing->count; index++)
+        listing->pages[index].live_count = walk_slots(&listing->pages[index]);
 }
 
 uint64_t memscope_heap_slots(void) {
@@ -196,7 +194,8 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
     listing->allocated_pages = memscope_gc_figure(symbol_allocated_pages);
     listing->allocatable_pages = memscope_gc_figure(symbol_allocatable_pages);
     listing->empty_pages = memscope_gc_figure(symbol_empty_pages);
-    count_slots(listing, wanted);
+    if (wanted == MEMSCOPE_SLOTS_COUNTED)
+        count_slots(listing);
 }
 
 static int leave_the_walk(void *start, void *end, size_t stride, void *data) {

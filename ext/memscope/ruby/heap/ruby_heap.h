@@ -10,11 +10,9 @@
 #include "base/scratch.h"
 #include "ledger/ruby_regions.h"
 
-/* How the live slots of each page were counted. */
 enum memscope_slot_counts {
-    MEMSCOPE_SLOTS_FROM_HEADERS, /* from the page headers, which a sample of pages proved right */
-    MEMSCOPE_SLOTS_WALKED,       /* slot by slot */
-    MEMSCOPE_SLOTS_UNCOUNTED,    /* not at all: memscope_heap_walk counts them (ruby/heap/heap_walk.h) */
+    MEMSCOPE_SLOTS_COUNTED,   /* from the page headers if they are proved right, else slot by slot */
+    MEMSCOPE_SLOTS_UNCOUNTED, /* memscope_heap_walk counts them (ruby/heap/heap_walk.h) */
 };
 
 /* Called when the extension is loaded, before anything below: learns this Ruby's constants. */
@@ -29,16 +27,15 @@ struct memscope_heap_listing {
     size_t empty_pages;       /* as GC.stat counts them */
     size_t allocatable_pages; /* pages that Ruby may add before its next GC, 0 from 3.4 on, which do not report them */
     size_t allocated_pages;   /* as GC.stat counts them: with and without objects */
-    enum memscope_slot_counts slot_counts;
-    bool finished_gc;    /* listing ended a GC that was under way */
-    bool unswept;        /* a sweep is under way, and has not reached all garbage */
-    const char *refusal; /* the reason for no pages, NULL if there are pages */
+    bool finished_gc;         /* listing ended a GC that was under way */
+    bool unswept;             /* a sweep is under way, and has not reached all garbage */
+    const char *refusal;      /* the reason for no pages, NULL if there are pages */
 };
 
 /*
- * Lists the pages and counts their live slots. Caller holds the GVL. Creates no objects, but each_objects takes a
- * little malloc memory while it runs. Takes 0.05 to 1.3 µs per page when it reads headers, 4 to 20 ns per slot when it
- * walks slots. The listing must be closed afterwards, even after a refusal.
+ * Lists the pages, and counts the live slots of each if wanted. Caller holds the GVL. Creates no objects, but
+ * each_objects takes a little malloc memory while it runs. Takes 0.05 to 1.3 µs per page when it reads headers, 4 to 20
+ * ns per slot when it walks slots. The listing must be closed afterwards, even after a refusal.
  */
 void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted);
 void memscope_heap_listing_close(struct memscope_heap_listing *listing);
