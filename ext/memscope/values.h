@@ -60,7 +60,7 @@ uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument);
 /* A String tagged as UTF-8, whatever its bytes, or nil for NULL and "". */
 VALUE memscope_text_or_nil(const char *text);
 
-/* Such a String, or nil for a text that is not known. */
+/* A String tagged as UTF-8, or nil for an unknown text. */
 VALUE memscope_text_value(struct memscope_text text);
 
 uint64_t memscope_clock_ns(clockid_t clock);

@@ -3,7 +3,7 @@
 # Blocks for growth checks, as Ruby source by name: those that leave nothing behind, whatever they fill at first, and
 # those that leak at least one object or one block of malloc in every other iteration.
 module GrowthBlocks
-  # What must never fail. `n` counts the iterations.
+  # Blocks that must never fail a check. `n` counts the iterations.
   NULL = {
     nothing: "nil",
     garbage: "Array.new(50) { |i| \"garbage \#{i} \" * 10 }",

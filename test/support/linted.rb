@@ -4,7 +4,7 @@ require "json"
 require "memscope/judge/lint"
 require_relative "lint_inputs"
 
-# Tests of what lint says about inputs that are made by hand.
+# Tests of lint's output for inputs made by hand.
 module Linted
   NOT_TAKEN = "jemalloc did not take it"
 

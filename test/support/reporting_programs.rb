@@ -2,7 +2,7 @@
 
 require_relative "launching"
 
-# Programs that memscope report starts, and the ledgers that they print.
+# Programs that `memscope report` starts, and the ledgers that they print.
 module ReportingPrograms
   include Launching
 

@@ -3,7 +3,7 @@
 require_relative "launching"
 require_relative "planted_gems"
 
-# Programs that memscope requires starts, over gems of known cost.
+# Programs that `memscope requires` starts, and that load gems of known cost.
 module RequiredPrograms
   include Launching
 

@@ -4,7 +4,7 @@ require "io/console"
 require "pty"
 require_relative "listening"
 
-# memscope top on real terminals. For tests that include Listening.
+# `memscope top` on real terminals. For tests that include Listening.
 module Screens
   # A terminal with a shell that prints the terminal's settings before and after.
   class Screen

@@ -126,7 +126,7 @@ class ServedApplication < PumaProcess
     answer(Net::HTTP::Post.new(path, headers).tap { |request| request.set_form_data(form) })
   end
 
-  # Asks until that many different workers have answered.
+  # Sends requests until that many different workers have answered.
   #
   # @return [Array<Integer>] their pids
   def worker_pids(count = 2)

@@ -5,7 +5,7 @@ require_relative "child_process"
 # Checks files of texts, and reads them in another way than Memscope::Words.
 module WordFiles
   ALL = Dir[File.join(ChildProcess::ROOT, "lib/memscope/**/*.words")].freeze
-  # The name of a text, a line of a text, and what is neither.
+  # The name of a text, a line of a text, and a line beside texts: blank, or a comment.
   NAME = /\A[a-z][A-Za-z0-9_.]*\z/
   LINE = /\A {2}(?: {2})?[^ ](?:.*[^ ])?\z/
   BESIDE = /\A(?:#.*)?\z/

@@ -106,7 +106,7 @@ class WorkerCluster
   # What the group of processes uses, shared pages once.
   def working_set = @trace.master + @trace.shared + @workers.sum(&:private) + @trace.neighbour(@now)
 
-  # TERM: serves its requests to the end, and exits; its master then starts another.
+  # On TERM, the worker finishes its requests and exits. Its master then starts another.
   def terminate(worker)
     return if worker.state == :stopping
 

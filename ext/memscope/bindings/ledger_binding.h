@@ -36,8 +36,8 @@ enum memscope_ledger_malloc memscope_ledger_malloc_kind(void);
 void memscope_ledger_ask(struct memscope_ledger_call *call, bool jit);
 
 /*
- * Reads *call's ledger anew. `call` is a struct memscope_ledger_call. Returns true if a child of memscope made the
- * figures of shared pages wrong (memscope_without_children).
+ * Reads the ledger of `call`, a struct memscope_ledger_call, replacing an earlier one. Returns true if a child of
+ * memscope spoilt the figures of shared pages (memscope_without_children).
  */
 bool memscope_ledger_scan(void *call);
 

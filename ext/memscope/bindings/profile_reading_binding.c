@@ -184,8 +184,8 @@ static VALUE overhead(const struct scan *scan) {
 }
 
 /*
- * The reason for no coverage if the allocator has grown too little to compare. Its growth may even be less than the
- * live bytes that the samples represent.
+ * The reason why the coverage is unknown: the allocator has grown too little to compare, or by less than the live bytes
+ * that the samples represent.
  */
 static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
     if (live_bytes - growth < enough)

@@ -21,7 +21,7 @@ VALUE memscope_ruby_frame(VALUE name, VALUE path, uint32_t line);
 uint64_t memscope_rounded(double value);
 VALUE memscope_estimate(double value);
 
-/* memscope_object_sampler_settle, by the binding that has started the profile. */
+/* Calls memscope_object_sampler_settle, and keeps the reason if that ended the profile. */
 void memscope_object_profile_settle(void);
 
 /* The reason why the profile of objects has ended without being stopped, or nil. */

@@ -35,7 +35,7 @@ static VALUE native_tag(VALUE self, VALUE name) {
 
 /* ---- Native.tags ------------------------------------------------------------------------------------------------- */
 
-/* Everything is read before a Ruby object is made: allocations could run a GC, which marks and sweeps. */
+/* Everything is read before a Ruby object is made, since an allocation may start a GC, which changes these numbers. */
 struct reading {
     struct memscope_scratch scratch;
     bool running; /* a profile of objects is running */

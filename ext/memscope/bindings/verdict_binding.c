@@ -133,7 +133,7 @@ static VALUE evidence_to_hash(const struct memscope_history *history, const stru
     return hash;
 }
 
-/* Seconds from now until the needed epochs have ended or, before the first has ended, from its beginning. */
+/* Seconds from now until the needed epochs have ended. Before the first epoch has ended: seconds from its beginning. */
 static double until_complete(const struct memscope_history *history, double now, double needs) {
     double length = history->epoch_seconds;
 

@@ -21,7 +21,7 @@
 #define TIMED_CALL 8
 #define WATCHED_CALLS 8
 
-/* Above all addresses of a process. */
+/* Larger than any address of a process. */
 #define UNKNOWN_SIZE ((size_t)1 << 48)
 
 static const rb_data_type_t *fiber_type, *thread_type;

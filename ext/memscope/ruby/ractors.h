@@ -35,7 +35,7 @@ bool memscope_ractors_alive(void);
 void memscope_ractors_watch(VALUE method);
 bool memscope_ractors_are_watched(void);
 
-/* Returns true if the main Ractor has created another one since Ractor.new is watched. */
+/* Returns true if the main Ractor has created another one while Ractor.new was watched. */
 bool memscope_ractors_were_created(void);
 
 /* Returns true if Ractor.new is watched, and a thread of the main Ractor is within it. */

@@ -456,8 +456,8 @@ int rb_ivar_generic_ivtbl_lookup(VALUE object, struct gen_ivtbl **variables);
 /* ---- which objects a mark phase has found alive (ruby/sample/object_sampler.c) ---------------------------------- */
 
 /*
- * Whether an object is marked, to be asked at the end of a mark phase. Since 3.4 only the flags that the GC has for an
- * object say so, by name: until 4.0, Ruby exports rb_obj_gc_flags, which lists the IDs of the names; from 4.0 on,
+ * Returns true if an object is marked. Call at the end of a mark phase. Since 3.4 only the GC's flags for an object
+ * show it, by name. Until 4.0, Ruby exports rb_obj_gc_flags, which lists the IDs of the names. From 4.0 on, it exports
  * rb_gc_object_metadata, which returns a list that ends with the name 0. Both functions intern their IDs in their first
  * call, as do their callers below (rb_intern keeps the ID of a literal), so the first call must not be during a GC.
  */

@@ -15,16 +15,16 @@ module Memscope
       # The check ends early once everything has had this many rounds without growth. A single such round would not do:
       # it could be one that released objects of earlier rounds.
       QUIET = 2
-      # If less than this share of some growth is left, something was released: the difference that a second count
-      # alone makes is smaller.
+      # If less than this share of a growth is left after the pause, memory was released: two counts of the same memory
+      # differ by less.
       MAX_LEFT_SHARE = 0.9
       NUMBERS = Point.fields.map(&:name).freeze
 
       # `grown` has the growth of a class, of ALL or of MALLOC in each of the last rounds.
       attr_reader :grown, :reasons
 
-      # `work` does as many iterations as it is called with. The block gets the number of iterations so far, before the
-      # first round and after each.
+      # `work` is called with a number of iterations. The block gets the number of iterations so far, before the first
+      # round and after each.
       def initialize(options, work, memory = InUse, &progress)
         @options = options
         @work = work

@@ -129,7 +129,6 @@ module Memscope
 
       private
 
-      # Adds an option to the parser.
       def define(words)
         name = words.grep(/\A--/).first[/\w[\w-]*/].tr("-", "_").to_sym
         limit = @declared.limits.fetch(name) { LIMITS[name] }

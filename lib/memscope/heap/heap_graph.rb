@@ -21,7 +21,7 @@ module Memscope
 
     # An object on a path, or several of one class in a row.
     class Step < Record
-      # How the previous step refers to a step. :internal is a reference that Ruby code cannot name.
+      # The kinds of reference from one step to the next. :internal is a reference that Ruby code cannot name.
       EDGES = declared(:edge).one_of
     end
 
@@ -125,8 +125,8 @@ module Memscope
         capture(named_in(body).update(paths_to: named))
       end
 
-      # Makes the graph of a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: about 2 s a gigabyte. Such a
-      # dump does not name references; a dump that Memscope.dump wrote names constants and variables.
+      # Makes the graph of a dump that ObjectSpace.dump_all wrote in any Ruby since 2.7, in about 2 s per gigabyte. Such
+      # a dump does not name references. A dump that Memscope.dump wrote names constants and variables.
       #
       # @param path [String]
       # @param top [Integer] rows of each list

@@ -33,8 +33,8 @@ module Memscope
 
     include Collection
 
-    # @return [Boolean, nil] whether no finding is a warning or critical; nil if none is, but `verdict` is :unknown,
-    #   :garbage or :incomplete
+    # @return [Boolean, nil] false if a finding is a warning or critical; nil if `verdict` is :unknown, :garbage or
+    #   :incomplete; else true
     def healthy? = { problems: false, none: true, grown: true, too_early: true }[verdict]
 
     # @return [Symbol] :problems if a finding is a warning or critical; :unknown without an RSS; :garbage if malloc has

@@ -77,7 +77,8 @@ module Memscope
 
     class << self
       # @api private
-      # @return [History] checked: whatever has samples has begun
+      # @return [History]
+      # @raise [Invalid] also for samples without `started_at`
       def load(hash, where)
         super.tap do |history|
           next if history.started_at || history.curves.empty?

@@ -70,7 +70,7 @@ module Memscope
       # @return [Verdict]
       def judge(sampler) = Runtime.current.verdict = of(sampler, replayed: nil)
 
-      # Between two judgements in the first hour, in which it is always too early: keeps how much has grown until now.
+      # Updates the growth of a :too_early verdict between two judgements in the first hour, which has no other verdict.
       # @api private
       # @return [void]
       def update(sampler)

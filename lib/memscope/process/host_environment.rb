@@ -80,8 +80,8 @@ module Memscope
       end
     end
 
-    # @param kind [Symbol] :pages or :malloc, which they make Ruby keep
-    # @return [Array<String>] the environment variables above Ruby's defaults: "NAME=value"
+    # @param kind [Symbol] the memory that the variables make Ruby keep: :pages or :malloc
+    # @return [Array<String>] the environment variables that exceed Ruby's defaults: "NAME=value"
     def raised(kind)
       variables.filter_map do |name, value|
         default = DEFAULTS.fetch(kind).find { |pattern, _| name.name.match?(pattern) }&.last

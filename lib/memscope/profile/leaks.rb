@@ -35,7 +35,7 @@ module Memscope
 
       def held_by(holders) = tap { @profile = @profile.held_by(holders) }
 
-      # :too_early if the program did not outlive its warm-up, :steady or :leak.
+      # :leak, :steady or, if the program did not outlive its warm-up, :too_early.
       def verdict
         return :too_early unless @judged
 

@@ -19,7 +19,7 @@ module Memscope
                    "/heap" => "/objects", "/arenas" => "/allocator", "/size_classes" => "/allocator",
                    "/fragmentation" => "/allocator", "/ruby_heap" => "/allocator",
                    "/mappings" => "/allocator" }.freeze
-      # Those that are read as they are. The others are readings that their pages keep, choose or diagnose.
+      # Readings that need no page. The pages of the others keep or choose them.
       PLAIN = %i[doctor arenas fragmentation ruby_heap mappings].freeze
       # The method that answers each path.
       READS = { **PAGES.transform_values { :page }, **READINGS.transform_values { :reading },

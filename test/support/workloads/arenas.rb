@@ -39,9 +39,9 @@ module ManyArenas
     Host.free_blocks
   end
 
-  # Reads twice, so that whatever is loaded or cached the first time does not affect the second.
+  # Prints the last of three readings. The first two load code and fill caches, which allocates.
   def described
-    3.times do # what the first two calls load and cache allocates
+    3.times do
       before = nanoseconds
       Host.describe_malloc
       @read = yield

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Imports orders, and keeps what it should not: each order's note, and a compressor for each batch. For the profiler's
-# screen in docs/tour.md.
+# Imports orders, and leaks each order's note and a compressor for each batch. For the profiler's screen in
+# docs/tour.md.
 
 require "json"
 require "memscope"

@@ -22,7 +22,7 @@
 
 /* At most this many open descriptors are noted. Children inherit the others. */
 #define SLOTS 64
-/* Maximum waits of WAIT_NS of a fork for threads that are opening a descriptor, and of such a thread for a fork. */
+/* Maximum waits, of WAIT_NS each: of a fork for threads that are opening a descriptor, and of these for a fork. */
 #define WAITS_OF_A_FORK 4000
 #define WAITS_FOR_A_FORK 10000
 #define WAIT_NS 20000

@@ -41,7 +41,7 @@ bool memscope_scratch_add_range(struct memscope_scratch *scratch, size_t *count,
 /* Makes the next `size` bytes resident without taking them, so that filling them later changes no RSS. */
 void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size);
 
-/* Lets children forked from now on inherit this scratch, and read it, or not. By default, they do not. */
+/* Sets whether children forked from now on inherit this scratch. By default, they do not. */
 void memscope_scratch_inherit(struct memscope_scratch *scratch, int inherited);
 
 /* Idempotent. A zeroed scratch is closed. */

@@ -1,7 +1,7 @@
 /*
  * The lines of ObjectSpace.dump_all, without contents and addresses. A slot's distance from BasicObject replaces its
- * address, so that tools that compare dumps by address find the same objects. Only memscope writes "edge_names":
- * {"2":"HANDLERS"} if the third reference is by the constant HANDLERS. Other tools ignore it.
+ * address, so that tools that compare dumps by address find the same objects. The key "edge_names" is memscope's own:
+ * with {"2":"HANDLERS"}, the third reference is by the constant HANDLERS. Other tools ignore it.
  */
 #include "dump/heap_dump.h"
 
@@ -64,7 +64,7 @@ static void put_references(const struct writer *writer, uint32_t node, uint32_t 
         memscope_dump_put_text(writer->output, "]");
 }
 
-/* The name of the constant or variable, unless it is global. 0 for other edges. */
+/* The name of the constant, or of the instance, class or local variable. 0 for other edges. */
 static uint32_t name_of_edge(const struct writer *writer, uint32_t edge) {
     memscope_edge_name name = memscope_graph_edge_name(writer->graph, edge);
 

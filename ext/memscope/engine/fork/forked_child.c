@@ -277,7 +277,7 @@ static void reap(struct memscope_forked_child *child) {
     memscope_descriptor_close(child->answer);
 }
 
-/* At the deadline, the child's own timer may end it before this thread notices the time. */
+/* A child that ended after the deadline was too slow: its own timer may have ended it before this thread could. */
 static enum memscope_forked_progress ended(struct memscope_forked_child *child) {
     memscope_forked_child_end(child);
     return ns_of(CLOCK_MONOTONIC) < child->deadline_ns ? MEMSCOPE_FORKED_ENDED : MEMSCOPE_FORKED_TOO_SLOW;

@@ -153,7 +153,7 @@ static memscope_edge_name name_in_signature(const struct path_scan *scan, uint32
 
 /* ---- Paths */
 
-/* The signature of the path to a node that is not the root. `before` is its parent's signature. 0 without memory. */
+/* The signature of the path to a node other than the root, 0 if memory runs out. `before` is its parent's signature. */
 static uint32_t follow(struct path_scan *scan, uint32_t before, uint32_t node, bool target) {
     const struct memscope_heap_graph *graph = scan->graph;
     uint32_t parent = scan->paths->parent[node], earlier;

@@ -28,7 +28,7 @@ static inline bool memscope_top_rows_may_take(const struct memscope_top_rows *la
 /* Weight 0 is never among the largest. */
 void memscope_top_rows_offer(struct memscope_top_rows *largest, uint64_t weight, uint32_t number);
 
-/* Sorts the largest first and, for equal weights, the smaller number first. Nothing can be offered afterwards. */
+/* Sorts the rows by falling weight, and those of equal weight by number. Nothing can be offered afterwards. */
 void memscope_top_rows_sort(struct memscope_top_rows *largest);
 
 /* Idempotent. A zeroed struct is closed. */

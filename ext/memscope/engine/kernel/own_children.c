@@ -23,7 +23,7 @@ static uint64_t of_this_process(uint64_t value) {
     return value >> 32 == process >> 32 ? value : process;
 }
 
-/* `change` is negative modulo 2^64 where something ends. */
+/* Adds `change` to this process's counts. An end is counted by a negative change, modulo 2^64. */
 static void count(uint64_t change) {
     uint64_t before = atomic_load(&counts);
 

@@ -1,6 +1,6 @@
 /*
- * Resident pages that other processes map too: copy-on-write pages not written since a fork, and pages of files and
- * shared memory. Also copy-on-write pages that are no longer shared.
+ * Counts resident pages that other processes map too: copy-on-write pages not written since a fork, and pages of files
+ * and shared memory. Also counts pages that were shared after a fork, but no longer are.
  */
 #ifndef MEMSCOPE_SHARING_H
 #define MEMSCOPE_SHARING_H

@@ -11,8 +11,8 @@ struct amount {
 };
 
 /*
- * Adds bytes to this row's share of the mapping being swept. During the sweep only owners are taken from ledger->work,
- * so that their list stays contiguous.
+ * Adds bytes to this row's share of the mapping being swept. During the sweep, only owners are allocated in
+ * ledger->work, so that their list stays contiguous.
  */
 static void add_owner(struct memscope_ledger_scan *scan, enum memscope_row row, const struct memscope_mapping *mapping,
                       uint64_t bytes) {

@@ -102,7 +102,7 @@ static struct walk walk_list(const struct thread_library *library, const struct 
     return walk;
 }
 
-/* Walks again while threads start and end. If they never stop, the result of the last walk stands. */
+/* Repeats a walk during which threads started or ended, at most WALKS - 1 times. The last walk's result stands. */
 static uint64_t claim_list(const struct thread_library *library, const struct memscope_search *search, int list) {
     size_t count = search->claims->count;
     struct walk walk = walk_list(library, search, list);

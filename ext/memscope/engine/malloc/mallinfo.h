@@ -28,8 +28,8 @@ struct memscope_mallinfo {
 #undef FIELD
 
 /*
- * Sums all arenas, one after the other, and walks the free lists of each under its lock, for which threads that
- * allocate wait: 51 ms measured with 0.9 GB of fragmented heaps. Tier T2. Call it without the GVL, and only if glibc
+ * Sums all arenas, one after the other, and walks the free lists of each under its lock. Threads that allocate there
+ * wait for it: 51 ms measured with 0.9 GB of fragmented heaps. Tier T2. Call it without the GVL, and only if glibc
  * serves malloc. Returns MEMSCOPE_UNSUPPORTED before glibc 2.33, with another C library, and if mallinfo2 reports no
  * memory (arena and hblkhd are 0), as when a sanitizer or valgrind has replaced malloc.
  */

@@ -74,8 +74,8 @@ double memscope_curve_shape(enum memscope_curve_kind kind, double scale, double 
 
 /*
  * Finds the curve of this kind, with one of these scales, that fits best by least squares. Returns false with fewer
- * than four points, or without different times. `floor` is the minimum noise of the series, so that a perfect fit has a
- * finite BIC. `variance_factor` is the number of points that are worth one.
+ * than four points, or if all times are equal. `floor` is the minimum noise of the series, so that a perfect fit has a
+ * finite BIC. `variance_factor` is the number of correlated points that are worth one independent point.
  */
 bool memscope_curve_fit(enum memscope_curve_kind kind, const double *scales, size_t scale_count, const double *times,
                         const double *values, size_t count, double floor, double variance_factor,

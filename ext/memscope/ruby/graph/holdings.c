@@ -12,7 +12,7 @@ static bool is_own_class(const struct memscope_asked_graph *asked, uint32_t hold
            memscope_object_of(&asked->references, graph->edges[edge]);
 }
 
-/* Retainers of a class or module hold it, and collections that lead to it, but not its heirs or methods. */
+/* Returns true for a retainer of the class or module, and for a collection that refers to it, but not for its heirs. */
 static bool holds_module(const struct memscope_asked_graph *asked, uint32_t holder, uint32_t edge, bool retained) {
     const struct memscope_heap_graph *graph = &asked->references.graph;
     uint8_t type = holder < graph->slot_count ? graph->type[holder] : 0;

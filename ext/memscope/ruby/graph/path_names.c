@@ -7,8 +7,8 @@
 /* ---- classes and modules --------------------------------------------------------------------------------------- */
 
 /*
- * Returns true if paths begin at this class or module. Sets *name to its own name, for an anonymous class "Order
- * (anonymous subclass)", or 0: a dump lacks singletons' owners.
+ * Returns true if paths begin at this class or module. Sets *name to its own name or, for an anonymous class, to "Order
+ * (anonymous subclass)". In a dump, *name is 0 for a singleton class, since a dump lacks its owner.
  */
 static bool is_namespace(struct memscope_asked_graph *asked, uint32_t node, uint32_t *name) {
     const struct memscope_module_name *described;

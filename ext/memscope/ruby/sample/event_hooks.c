@@ -43,7 +43,7 @@ static void add(size_t place, memscope_event_hook hook, rb_event_flag_t events) 
                        (rb_event_hook_flag_t)(RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG));
 }
 
-/* Before 4.0, each Ractor has a list of its own. */
+/* From 4.0 on, all Ractors share one list of hooks, which is left alone while others are alive. */
 static void remove_unwanted(void) {
     if (MEMSCOPE_HOOKS_SEE_ALL_RACTORS && memscope_ractors_alive())
         return;

@@ -13,7 +13,7 @@ struct known_frame {
     bool old;
 };
 
-/* Direct-mapped: a frame's address determines its only place, which a later frame takes over. */
+/* A direct-mapped cache: a frame's address determines its place, where a later frame replaces it. */
 static struct known {
     struct known_frame list[KNOWN_FRAMES];
     uint16_t places[KNOWN_FRAMES]; /* index in list + 1, 0 if none */

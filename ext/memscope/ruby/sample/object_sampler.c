@@ -105,8 +105,8 @@ static void watch_gc(void) {
 /* ---- a window ---------------------------------------------------------------------------------------------------- */
 
 /*
- * From 4.0 on, other Ractors may count in parallel. Occasionally an allocation is then not counted, which is cheaper
- * than an atomic decrement.
+ * From 4.0 on, other Ractors may count in parallel, and an allocation is occasionally missed. An atomic decrement would
+ * cost more.
  */
 #define LOAD(field) atomic_load_explicit(&sampler.field, memory_order_relaxed)
 #define STORE(field, value) atomic_store_explicit(&sampler.field, value, memory_order_relaxed)

@@ -59,8 +59,8 @@ module Memscope
       #   both return; an unknown prediction counts as 0
       def predicted = sum_of(counted.filter_map(&:predicted))
 
-      # @return [Range<Integer>, nil] sum of these levers' `predicted_private`; nil if that is unknown for a lever with
-      #   a prediction
+      # @return [Range<Integer>, nil] sum of the counted levers' `predicted_private`; nil if it is unknown for one of
+      #   them that has a prediction
       def predicted_private
         known = counted.select(&:predicted_gain).map(&:predicted_private)
         sum_of(known) unless known.include?(nil)

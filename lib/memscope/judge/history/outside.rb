@@ -31,7 +31,7 @@ module Memscope
 
       def attempt(kind) = send(kind)
 
-      # The process itself judges nothing.
+      # `verdict` judges all samples on request instead.
       def judge(_epoch) = nil
 
       def totals = of_snapshot(@snapshot = @ask.call(:snapshot, {}))

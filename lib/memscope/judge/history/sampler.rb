@@ -81,8 +81,8 @@ module Memscope
         def mark(kind) = current && Native.mark_history(EVENTS.index(kind), now.to_i)
       end
 
-      # Why series have no samples, and the bytes that a trim would return (nil if unknown), as of the last walk of
-      # glibc's heaps, without the pages that other processes share, if these are known.
+      # Why series have no samples. The bytes that a trim would return, as of the last walk of glibc's heaps; nil if
+      # unknown. Pages that are known to be shared with other processes are left out.
       attr_reader :reasons, :trimmable_bytes
 
       # The first costly samples are due only after their spacing: a process that ends sooner does not pay for them. The

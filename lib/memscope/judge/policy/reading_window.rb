@@ -23,7 +23,7 @@ module Memscope
       # @return [Group]
       def newest = @readings.last
 
-      # @return [Boolean] whether the group is above the hard limit
+      # @return [Boolean] whether the group's last HARD_READINGS readings are above the hard limit
       def hard?
         last = @readings.last(HARD_READINGS)
         last.size == HARD_READINGS && last.all? { |one| above?(one, @policy.hard) }

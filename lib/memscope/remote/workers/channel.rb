@@ -53,8 +53,8 @@ module Memscope
       end
     end
 
-    # The reports of one worker, as its master keeps them: texts, which are parsed only when somebody needs a value. The
-    # last one is overwritten in place: a master that seldom collects garbage would keep each.
+    # The last report of one worker, as its master keeps it: a text, which is parsed only when somebody needs a value.
+    # The next report overwrites it in place. A master seldom collects garbage, so it would otherwise keep all reports.
     # @api private
     class Received
       # The beginning of a worker's report, and its maximum length in bytes.

@@ -23,10 +23,10 @@ module Memscope
       GARBAGE = { malloc_increase_bytes: 3 << 20, objects: 40_000 }.freeze
       # How many GCs an object survives until it is old (RVALUE_OLD_AGE in Ruby's gc.c).
       OLD_AGE = 3
-      # How many large blocks are allocated, and their bytes: for each, glibc files up to 10,000 free chunks (MAX_ITERS
-      # in malloc.c).
+      # The number of large blocks to allocate, and their bytes. For each block, glibc sorts up to 10,000 free chunks
+      # into bins (MAX_ITERS in malloc.c).
       FLUSH = { times: 100, bytes: 100_000 }.freeze
-      # Seconds between two looks for reports: one look costs 0.1 ms. The kernel keeps some tens of reports.
+      # Seconds between two polls for reports. A poll costs 0.1 ms. The kernel queues some tens of reports.
       LOOKS = (0.5..2.0)
       # Maximum reports that are taken at a time.
       MAX_REPORTS = 100

@@ -23,7 +23,7 @@ module Memscope
       MAX_READINGS = 15
       # The number of actions that are known: those of more than `Policy#stop_seconds`.
       MAX_OUTCOMES = 1000
-      # A line that has not come up for this many seconds is logged again.
+      # A line is logged again only if it last came up this many seconds ago.
       LOG_AGAIN_SECONDS = 3600
       WORDS = Words.beside(__FILE__)
       private_constant :MAX_READINGS, :MAX_OUTCOMES, :LOG_AGAIN_SECONDS, :WORDS

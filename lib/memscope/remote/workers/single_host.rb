@@ -38,8 +38,8 @@ module Memscope
       # The successor is never seen here: this process has ended by then.
       def successor(_outcome) = [false, 0]
 
-      # Ends this process, Sidekiq's only after its jobs, or raises the reason why not. A quieted Sidekiq takes no jobs,
-      # so one process of this user at a time may be quiet: the lock lasts until the process has ended.
+      # Ends this process, Sidekiq's only after its jobs. Raises if another process is ending. A quieted Sidekiq takes
+      # no jobs, so only one process of this user may be quiet at a time: the lock lasts until the process has ended.
       def restart(_member)
         raise Reasons.sentence(:another_restarting) unless lock.flock(File::LOCK_EX | File::LOCK_NB)
 

@@ -17,7 +17,7 @@ module Memscope
       WIDTH = 80
       # The minimum width of a terminal that a page fits itself to, in columns.
       MIN_WIDTH = 40
-      # The maximum of such a width.
+      # The maximum width, in columns.
       MAX_WIDTH = 400
       # Maximum columns of a paragraph: longer lines are hard to read.
       PARAGRAPH = 100

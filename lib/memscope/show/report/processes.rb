@@ -2,7 +2,7 @@
 
 module Memscope
   module Report
-    # The processes of a server, one a line: sizes, sharing and growth of each; then their largest rows.
+    # The processes of a server, one per line with its sizes, sharing and growth, and then their largest rows.
     class WorkersPage < ReadingPage
       # How many rows of the ledgers have a column of their own; the others share one.
       ROWS = 5

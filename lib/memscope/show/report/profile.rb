@@ -14,7 +14,7 @@ module Memscope
                 tag: %w[tag tags], thread: %w[thread threads], class: %w[class classes] }.freeze
       ROOTS = { bundler: "the Gemfile's directory", rails: "Rails.root", directory: "the working directory" }.freeze
       BACKENDS = { jemalloc: "jemalloc's profiler", imports: "GOT hooks (imports)" }.freeze
-      # Numbers that the page does not show; nor does it print their reasons.
+      # Numbers that the page omits, with their reasons.
       UNUSED = %i[allocated_bytes allocated_objects freed_bytes freed_objects allocator_live_bytes inflated_bytes
                   patched_imports patched_objects].freeze
       # Minimum columns of a place.

@@ -76,7 +76,7 @@ module Memscope
           nil
         end
 
-        # The tables of the profile: rendered once, unless they are of one tag.
+        # The tables of the profile. Those of one tag are not cached.
         #
         # @yieldreturn [String]
         def tables(&) = tag ? yield : kept(:tables, by, &)

@@ -4,8 +4,8 @@ require_relative "profile"
 
 module Memscope
   module Launch
-    # Profiles the program as ProgramProfile does, and turns success into failure if too much memory, or too many
-    # objects, of one line stay that were allocated after the warm-up. Forked processes are not judged.
+    # Profiles the program as ProgramProfile does, and turns success into failure if a line still holds too much memory,
+    # or too many objects, that it allocated after the warm-up. Forked processes are not judged.
     class ProgramLeaks < ProgramProfile
       # Maximum lines for which --objects looks for the retainers of the objects that they allocated.
       MAX_RETAINED = 3
