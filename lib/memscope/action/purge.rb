@@ -247,6 +247,5 @@ module Memscope
 
       def refuse(argument, given, allowed) = Field.refuse(argument, given, allowed, call: CALL)
     end
-    private_constant :Run
   end
 end

@@ -57,7 +57,6 @@ module Memscope
     require_relative "options"
     require_relative "origins"
     require_relative "rounds"
-    private_constant :Application, :Child, :InUse, :Options, :Origins, :Rounds
 
     class << self
       # Runs the block hundreds of times in a forked child, where it cannot change this process. at_exit handlers do not

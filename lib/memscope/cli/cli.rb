@@ -9,6 +9,7 @@ module Memscope
   # Exit status: 0 for success, 64 for a usage error, 74 for a failure to read or write. From doctor, 1 means warnings,
   # and 2 means critical findings; from leaks and watch, 1 means that memory grows. A program that memscope
   # execs exits with its own status.
+  # @api private
   module CLI
     # The names of the commands.
     COMMANDS = %w[report doctor census heap dump profile leaks tags requires watch purge top ps exec].freeze

@@ -34,7 +34,6 @@ module Memscope
 
     NUMBER = ->(text) { Integer(text, 10, exception: false) }
     FRACTION = ->(text) { Float(text, exception: false) }
-    private_constant :WORDS, :NUMBER, :FRACTION
 
     # A command's arguments: their Limits by option, at most `most` operands, options for -- COMMAND alone (`program`)
     # and for anything else (`process`), lists of options whose first one excludes the others, and defaults.
@@ -60,7 +59,6 @@ module Memscope
                  top: Limit.of(1..10_000), **%i[every seconds warmup].to_h { |name| [name, SECONDS] } }.freeze
       EXCLUSIVE = [%i[pid socket], %i[markdown json]].freeze
       DECLARED = { limits: {}, most: 0, program: [], process: [], exclusive: [], defaults: {} }.freeze
-      private_constant :PROGRAM, :SECONDS, :LIMITS, :EXCLUSIVE, :DECLARED
 
       class << self
         # @return [String] as it is typed

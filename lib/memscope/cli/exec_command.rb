@@ -6,7 +6,6 @@ module Memscope
     class ExecCommand < Command
       ALLOCATORS = Limit.new(:itself.to_proc, ->(name) { %w[jemalloc glibc].include?(name) || name.include?("/") },
                              WORDS[:allocator]).freeze
-      private_constant :ALLOCATORS
 
       declare limits: { allocator: ALLOCATORS }, defaults: { allocator: "jemalloc" }
 

@@ -13,7 +13,6 @@ module Memscope
 
     WORDS = Words.beside(__FILE__)
     ELF = "\x7FELF".b.freeze
-    private_constant :WORDS, :ELF
 
     # @param name [String] of a program
     # @return [String, nil] its path, if that is an executable other than the Ruby that runs memscope, and so runs

@@ -11,7 +11,6 @@ module Memscope
       # How many bytes, and with --objects how many objects, a line may keep by default.
       THRESHOLDS = { nil => 1 << 20, true => 10_000 }.freeze
       ABSOLUTE = Limit.new(:itself.to_proc, ->(path) { path.start_with?("/") }, WORDS[:absolute_path]).freeze
-      private_constant :THRESHOLDS, :ABSOLUTE
 
       declare limits: { threshold: Limit.new(NUMBER, :positive?.to_proc, WORDS[:positive]),
                         path: ABSOLUTE, requests: Limit.of(Check::REQUESTS) },

@@ -11,7 +11,6 @@ module Memscope
       RATES = Limit.new(NUMBER, MallocProfile.method(:rate?), WORDS[:power_of_two]).freeze
       # Enables jemalloc's profiler, which counts freed memory too.
       PROFILER = "#{MallocProfile::CONF},#{MallocProfile::ACCUMULATED}".freeze
-      private_constant :GROUPINGS, :BUDGETS, :RATES, :PROFILER
 
       declare limits: { budget: BUDGETS, backend: Limit.one_of(MallocProfile::BACKENDS), rate: RATES,
                         format: Limit.one_of(Profile::FORMATS.keys), by: Limit.one_of(GROUPINGS) },

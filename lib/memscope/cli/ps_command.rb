@@ -13,7 +13,6 @@ module Memscope
       ROOM = 72
       # The verdicts of what comes first.
       GROWTH = %w[leak step filling].freeze
-      private_constant :COLUMNS, :UNITS, :NARROW_COLUMNS, :ROOM, :GROWTH
 
       private
 

@@ -9,7 +9,6 @@ module Memscope
       DEPTHS = %i[deep shared objects garbage].freeze
       # The readings other than the ledger, by the calls that read them.
       READINGS = %i[mappings arenas size_classes workers].freeze
-      private_constant :DEPTHS, :READINGS
 
       declare program: [:every], exclusive: READINGS.map { |name| [name, *DEPTHS, :gc] }
 

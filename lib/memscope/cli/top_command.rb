@@ -12,7 +12,6 @@ module Memscope
       INTERRUPTED = 130
       # The largest share of time that readings may take.
       MAX_TIME_SHARE = 0.1
-      private_constant :INTERRUPTED, :MAX_TIME_SHARE
 
       declare defaults: { every: 2.0 }
 

@@ -8,7 +8,6 @@ module Memscope
       LEAK = 1
       # Of so many samples of a process that is read from here, one is told.
       EACH = 6
-      private_constant :LEAK, :EACH
 
       private
 

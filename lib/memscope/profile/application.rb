@@ -102,7 +102,6 @@ module Memscope
         [directory, Libraries.real(directory)].map { |form| Field.utf8("#{form.chomp('/')}/") }.uniq
       end
     end
-    private_constant :Application
     # The first call of Gem::Specification#source makes RubyGems load a file, which a trap handler cannot do. So the
     # first call is made here. RubyGems must load the file itself: with RUBY_BOX=1, it would not see a constant that was
     # loaded from here.

@@ -18,7 +18,6 @@ module Memscope
     class Refused < StandardError; end
 
     WORDS = Words.beside(__FILE__)
-    private_constant :WORDS
 
     # One call: the class that it returns (nil for plain JSON values; in an Array, for a list), the names of its
     # options, the class and the methods that lead from it to the answer, unless Calls has a method of the call's name;

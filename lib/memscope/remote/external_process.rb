@@ -113,6 +113,5 @@ module Memscope
         nil
       end
     end
-    private_constant :Files
   end
 end

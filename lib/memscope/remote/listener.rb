@@ -283,6 +283,5 @@ module Memscope
         @over ? @answer.clear : @answer = @answer.byteslice(count..)
       end
     end
-    private_constant :Connection
   end
 end

@@ -13,7 +13,6 @@ module Memscope
     WORDS = Words.beside(__FILE__)
     # The bytes of a path that fit into struct sockaddr_un, without its NUL.
     MAX_PATH_BYTES = 107
-    private_constant :WORDS, :MAX_PATH_BYTES
 
     class << self
       # The directory for this process's socket, created if missing.

@@ -29,8 +29,6 @@ module Memscope
       # Characters that could end the script element, or a line of JavaScript.
       UNSAFE = ["<", ">", "&", "\u2028", "\u2029"].to_h { |text| [text, format('\u%04x', text.ord)] }.freeze
       Libraries = Profile.const_get(:Libraries)
-      private_constant :Libraries, :LIBRARY, :SCRIPTS, :STYLE, :STYLES, :PAGE, :LINES, :KINDS, :CHANGES,
-                       :UNSAFE
 
       # The page's Content-Security-Policy, which a header repeats.
       def self.policy

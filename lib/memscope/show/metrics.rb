@@ -93,7 +93,6 @@ module Memscope
         tags: ->(interval) { Tags.read_for_metrics(CACHES[:tags], interval) },
         census: ->(interval) { CACHES[:census].fetch(interval || INTERVAL) { Census.bounded } }
       }.freeze
-      private_constant :CACHES, :INTERVAL, :SOURCES
 
       # The readings so far, by source.
       attr_reader :taken

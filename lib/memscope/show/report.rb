@@ -23,7 +23,6 @@ module Memscope
       "check" => %w[check CheckPage], "measurement" => %w[measurement MeasurementPage],
       "requires" => %w[requires RequiresPage], "tags" => %w[tags TagsPage]
     }.freeze
-    private_constant :PAGES
 
     class << self
       # `options` are for the reading's page: `width` in columns, `color` (true on a terminal only); for a profile or a

@@ -23,7 +23,6 @@ module Memscope
     # The line of a record or a field: not one of documentation, nor the title of a group.
     DECLARING = /^(?: {2}[^ #\n]|[^ \n]).*/
     NO_OPTIONS = {}.freeze
-    private_constant :DECLARING, :NO_OPTIONS
 
     class << self
       # Makes the records of a table, and their fields.

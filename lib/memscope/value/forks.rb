@@ -14,7 +14,6 @@ module Memscope
       # @api private
       def daemon(...) = super.tap { Forks.call(:daemon) }
     end
-    private_constant :Hook
 
     @listeners = [].freeze
     @mutex = Mutex.new

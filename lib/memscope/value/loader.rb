@@ -34,7 +34,6 @@ module Memscope
     TIME = /\A(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z\z/
     SHARE = ->(value) { value.is_a?(Array) && value.size == 4 && value.all?(Integer) }
     WORDS = Words.beside(__FILE__)
-    private_constant :NUMBERS, :NATURALS, :NATURAL, :SHARE, :MAX_PATH, :SCALARS, :TIME, :WORDS
 
     module_function
 

@@ -34,7 +34,6 @@ module Memscope
     FILES = UNITS.flat_map do |room, files|
       files.map { |name, file| [name, File.expand_path("../#{room}/#{file}.rb", __dir__)] }
     end.to_h.freeze
-    private_constant :FILES
 
     class << self
       # Instead of require_relative for the file of a constant of Memscope that may be autoloaded: while require runs

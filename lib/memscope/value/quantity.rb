@@ -9,7 +9,6 @@ module Memscope
     # 1 MiB in bytes.
     MEBIBYTE = 1_048_576
     TEXTS = Words.beside(__FILE__)
-    private_constant :TEXTS
 
     module_function
 

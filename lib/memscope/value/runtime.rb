@@ -62,7 +62,6 @@ module Memscope
     class Sampling
       # `work` runs when it is `due`, in seconds of Clock.now, and returns the seconds until it is due again.
       Task = Struct.new(:work, :due)
-      private_constant :Task
 
       def initialize
         @lock = Mutex.new

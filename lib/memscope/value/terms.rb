@@ -11,7 +11,6 @@ module Memscope
 
     # Below memscope's directory, wherever it is installed in the process that was read.
     OWN_LINE = %r{/lib/memscope(?:/.*)?\.rb:\d+\z}
-    private_constant :WORDS, :OWN_LINE
 
     class << self
       # @param id [Symbol] of a history's series or of a ledger's row

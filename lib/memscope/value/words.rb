@@ -15,7 +15,6 @@ module Memscope
   class Words
     # Where a text ends: the next line is not indented.
     LAST = /\n(?! )/
-    private_constant :LAST
 
     # @param path [String] of a Ruby file
     # @return [Words] the texts of the file beside it

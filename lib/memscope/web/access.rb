@@ -33,7 +33,6 @@ module Memscope
       # nginx before 1.29.7 speaks HTTP/1.0 to upstream servers by default; no browser does.
       BROWSERS = %r{\AHTTP/(?:1\.1|[2-9](?:\.\d)?)\z}
       DEFAULT_PORTS = { "http" => ":80", "https" => ":443" }.freeze
-      private_constant :WORDS, :OPEN, :SOCKETS, :HOST, :FORWARDED, :BROWSERS, :DEFAULT_PORTS
 
       class << self
         # @param name [Symbol] of a text in access.words

@@ -20,7 +20,6 @@ module Memscope
       PROFILE_SECONDS = 3600
       # Seconds that a heap dump may take: a browser waits meanwhile.
       DUMP_SECONDS = 30
-      private_constant :LEVERS, :PROFILE_SECONDS, :DUMP_SECONDS
 
       # The result of a purge in one process, or in several workers.
       class Returned < Page

@@ -48,8 +48,6 @@ module Memscope
       LOGGED = 60
       # Bytes of a dump that are read at a time.
       PART = 1 << 16
-      private_constant :PAGES, :READINGS, :PLAIN, :READS, :ACTIONS, :POSTS, :HANDLERS, :HEADERS, :TYPES, :LOGGED,
-                       :PART
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails

@@ -18,7 +18,6 @@ module Memscope
         body = files.map { |file| File.binread(File.join(__dir__, "assets", file)) }.join.freeze
         ["/assets/#{name}", Asset.new(::Rack::Mime.mime_type(File.extname(name)), body).freeze]
       end.freeze
-      private_constant :NAMES, :BEGINNINGS, :Asset
 
       # The same paths by name, each with a digest of the content.
       PATHS = ALL.to_h do |path, asset|

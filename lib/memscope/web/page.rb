@@ -44,7 +44,6 @@ module Memscope
       PAGES = { "/" => "Overview", "/history" => "History", "/objects" => "Objects", "/profile" => "Profile",
                 "/allocator" => "Allocator" }.freeze
       UNKNOWN = "–"
-      private_constant :UNKNOWN
 
       Dir[File.join(__dir__, "views", "*.erb")].each do |path|
         template = Template.new(File.read(path, encoding: Encoding::UTF_8), trim_mode: "-")

@@ -15,7 +15,6 @@ module Memscope
                   "seconds" => "none; compare two profiles (go tool pprof -diff_base), " \
                                "or run memscope profile --seconds" }.freeze
       NONE = [nil, "", "0"].freeze
-      private_constant :ALLOWED, :NONE
 
       class << self
         # @param request [Request]

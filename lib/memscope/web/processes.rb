@@ -37,7 +37,6 @@ module Memscope
       # The errors that a call raises, with the status of the response.
       STATUSES = { Client::Unreachable => 502, Client::Failed => 502, Unavailable => 502, Purge::Busy => 409,
                    Dump::Failed => 503 }.freeze
-      private_constant :MIN_REST, :MAX_REST, :REST, :MAX_KEPT, :CHEAP, :KINDS, :TIMEOUTS, :MIN_TIMEOUT_SHARE, :STATUSES
 
       # A process, with its number in the cluster.
       Place = Struct.new(:index, :pid) do

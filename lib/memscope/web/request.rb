@@ -9,7 +9,6 @@ module Memscope
     # @api private
     class HttpError < StandardError
       WORDS = Words.beside(__FILE__)
-      private_constant :WORDS
 
       # @param name [Symbol] of a text in request.words
       # @param figures [Hash{Symbol => Object}] of that text
@@ -65,7 +64,6 @@ module Memscope
       MAX_QUERY = 1024
       MAX_FORM = 4096
       MAX_ACCEPT = 1024
-      private_constant :FORMATS, :TYPES, :FORM, :MAX_PATH, :MAX_QUERY, :MAX_FORM, :MAX_ACCEPT
 
       # @param text [String, nil] from a header
       # @return [String] its beginning, quoted, for a log line

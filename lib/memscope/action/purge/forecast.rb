@@ -162,6 +162,6 @@ module Memscope
         unshared_bytes ? WORDS.fill(:makes_private, most: size(unshared_bytes)) : WORDS[:makes_private_unknown]
       end
     end
-    private_constant :Forecast, :Harm, :WORDS
+    private_constant :WORDS
   end
 end

@@ -9,7 +9,6 @@ module Memscope
       JEMALLOC = "libjemalloc.so.2"
       # The paths of libraries that people preload to serve malloc.
       ALLOCATORS = %r{(\A|/)lib(jemalloc|tcmalloc|mimalloc|hoard|snmallocshim|rpmalloc|scudo)[^/]*\z}
-      private_constant :JEMALLOC, :ALLOCATORS
 
       # @return [Hash{String => String, nil}] as Process.exec takes them: nil removes a variable
       attr_reader :changes

@@ -19,7 +19,6 @@ module Memscope
       AUTORUN = "-r#{SPACED ? 'memscope/cli/launch/autorun' : File.join(__dir__, 'autorun.rb')}".freeze
       # The needs of each order, by variable: its value, and the separator from other values.
       NEEDED = { "RUBYOPT" => [AUTORUN, " "], **(SPACED ? { "RUBYLIB" => [LIBRARY, ":"] } : {}) }.freeze
-      private_constant :MODES, :LIBRARY, :SPACED, :AUTORUN, :NEEDED
 
       class << self
         # @param mode [String] a key of MODES

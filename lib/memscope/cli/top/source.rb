@@ -27,7 +27,6 @@ module Memscope
       class OneProcess
         KERNELS = { anonymous_bytes: "anonymous (heap, stacks)", file_bytes: "files",
                     shared_memory_bytes: "shared memory" }.freeze
-        private_constant :KERNELS
 
         # @param client [Client]
         def initialize(client)

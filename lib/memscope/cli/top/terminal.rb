@@ -13,7 +13,6 @@ module Memscope
         LEAVE = "\e[?7h\e[?25h\e[?1049l"
         # Columns and lines to assume of a terminal that does not report its size.
         USUAL = [80, 24].freeze
-        private_constant :ENTER, :LEAVE, :USUAL
 
         # @return [Thread::Queue] keys, :resized, :closed if the terminal is gone, and events that others add
         attr_reader :events

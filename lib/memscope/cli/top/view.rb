@@ -15,7 +15,6 @@ module Memscope
         # Frames in a sparkline. Terminals with fewer than ROOM columns show none.
         SPAN = 20
         ROOM = 60
-        private_constant :SPAN, :ROOM
 
         # @param unicode [Boolean] false: plain ASCII
         def initialize(unicode:)

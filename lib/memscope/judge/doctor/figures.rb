@@ -25,7 +25,6 @@ module Memscope
       # The figures of other readings without which a rule cannot judge.
       JUDGED = %i[slots live_slots hidden_empty_pages compactable_bytes swap_bytes anonymous_huge_bytes
                   working_set_bytes].freeze
-      private_constant :MISSING, :JIT_BLOCKS, :TRACED_BYTES, :JUDGED
 
       attr_reader :evidence, :earlier
 

@@ -26,7 +26,6 @@ module Memscope
       # A kind of reading, its series, the minimum seconds between two readings, the seconds between them now, when the
       # next one is due, and when the last one was taken or, before the first, when the process began.
       Task = Struct.new(:kind, :series, :least, :spacing, :due, :taken)
-      private_constant :MIN_READING_SECONDS, :MAX_CORE_SHARE, :PUMA_THREAD, :KINDS
 
       class << self
         # (see History.start)

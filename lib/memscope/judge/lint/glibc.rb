@@ -73,6 +73,5 @@ module Memscope
         { **super.except(:arena_max), **(callers.empty? ? {} : { mallopt: changed }) }
       end
     end
-    private_constant :Glibc
   end
 end

@@ -99,6 +99,5 @@ module Memscope
         "Memscope.tune(#{arguments.join(', ')})" if arguments.any?
       end
     end
-    private_constant :Jemalloc
   end
 end

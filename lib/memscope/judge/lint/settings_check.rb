@@ -206,6 +206,5 @@ module Memscope
         Problem.capture({ id: id, severity: severity, text: text, replacement: replacement })
       end
     end
-    private_constant :SettingsCheck
   end
 end

@@ -120,6 +120,5 @@ module Memscope
 
       def seconds(number) = "#{count(number.round)} s"
     end
-    private_constant :DecisionRules
   end
 end

@@ -77,6 +77,5 @@ module Memscope
 
       def span(readings) = readings.empty? ? 0.0 : (readings.first.seconds - readings.last.seconds).abs
     end
-    private_constant :ReadingWindow
   end
 end

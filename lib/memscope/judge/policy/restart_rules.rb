@@ -121,6 +121,5 @@ module Memscope
         WORDS.fill(:unhealthy, serving: serving, workers: @group.workers) if serving < @group.workers
       end
     end
-    private_constant :RestartRules
   end
 end

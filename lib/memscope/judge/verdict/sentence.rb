@@ -17,7 +17,6 @@ module Memscope
       MAX_ROWS = 3
       # Seconds that growth must have lasted before it is called a leak (MEMSCOPE_STANDING_HOURS).
       LASTING = 2 * 3600
-      private_constant :NAMED, :MAX_ROWS, :LASTING
 
       class << self
         # @param verdict [Verdict]

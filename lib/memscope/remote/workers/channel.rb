@@ -15,7 +15,6 @@ module Memscope
       LIMIT = 65_536
       # The parts that are left out of a larger report, in this order.
       OPTIONAL_PARTS = %i[arenas tags].freeze
-      private_constant :LIMIT, :OPTIONAL_PARTS
 
       def initialize
         @reader, @writer = UNIXSocket.pair(:DGRAM)
@@ -60,7 +59,6 @@ module Memscope
       # The beginning of a worker's report, and its maximum length in bytes.
       HEAD = /\A\{"index":(\d+),"pid":(\d+),"role":"worker",/n
       MAX_HEAD_BYTES = 64
-      private_constant :HEAD, :MAX_HEAD_BYTES
 
       attr_reader :index, :pid
       # When the first report came and when the last one did, in seconds of Clock.now.
@@ -102,6 +100,5 @@ module Memscope
         text.insert(-2, ",\"phase\":#{phase}") if phase
       end
     end
-    private_constant :Received
   end
 end

@@ -30,7 +30,6 @@ module Memscope
       LOOKS = (0.5..2.0)
       # Maximum reports that are taken at a time.
       MAX_REPORTS = 100
-      private_constant :SILENT, :PACE, :GARBAGE, :OLD_AGE, :FLUSH, :LOOKS, :MAX_REPORTS
 
       # Without a launcher, no policy is followed.
       def initialize(launcher = nil)

@@ -26,7 +26,6 @@ module Memscope
       # A line is logged again only if it last came up this many seconds ago.
       LOG_AGAIN_SECONDS = 3600
       WORDS = Words.beside(__FILE__)
-      private_constant :MAX_READINGS, :MAX_OUTCOMES, :LOG_AGAIN_SECONDS, :WORDS
 
       # The memory of a worker is unknown if its last report is missing or old. `rest` is from the host.
       def self.member(worker, **rest)

@@ -16,7 +16,6 @@ module Memscope
       BOOTED = %i[on_booted after_booted].freeze
       # Seconds to wait for a worker's answer.
       TIMEOUT = 30
-      private_constant :BOOTED, :TIMEOUT
 
       def self.log_of(launcher)
         launcher.respond_to?(:log_writer) ? launcher.log_writer : launcher.events # Puma 5

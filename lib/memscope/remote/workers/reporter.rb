@@ -14,7 +14,6 @@ module Memscope
     class Reporter
       # The values for which ProcessMemory gives a reason if they are missing.
       EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze
-      private_constant :EXPLAINED
 
       # `role` is :master, :worker or :single. `index` is Puma's number of the worker.
       def initialize(role:, index: nil)

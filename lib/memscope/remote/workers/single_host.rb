@@ -13,7 +13,6 @@ module Memscope
       FETCH_TIMEOUT = 5
       # Seconds to wait for a quieted Sidekiq's jobs. TERM then makes it put them back into their queues.
       JOBS_TIMEOUT = 900
-      private_constant :FETCH_TIMEOUT, :JOBS_TIMEOUT
 
       # Ends a quieted Sidekiq once its jobs have ended.
       def advance

@@ -16,7 +16,6 @@ module Memscope
       RETRY_PART = (0.1..0.9)
       # Seconds between two looks whether the first reading is there.
       POLL_SECONDS = 0.005
-      private_constant :MAX_CORE_SHARE, :MASTER_TIMEOUT_SECONDS, :RETRY_PART, :POLL_SECONDS
 
       attr_reader :reporter
 

@@ -73,7 +73,6 @@ module Memscope
     # @api private
     module Computed
       GC_PAGE_BYTES = ::GC::INTERNAL_CONSTANTS[:HEAP_PAGE_SIZE]
-      private_constant :GC_PAGE_BYTES
 
       module_function
 
@@ -132,13 +131,11 @@ module Memscope
 
       def reported_costs(worker, part) = worker.costs&.transform_values { |cost| cost[part.to_sym].fdiv(1_000_000) }
     end
-    private_constant :Computed
 
     # The table of families, definitions.txt.
     # @api private
     module Table
       ROW = /^(\w+)(?:\{([\w,]+)\})? (\w+|-)([^|\n]*)(?:\| (.+))?\n((?:  .*\n)+)/
-      private_constant :ROW
 
       class << self
         def read
@@ -166,7 +163,6 @@ module Memscope
         end
       end
     end
-    private_constant :Table
 
     # All families, in the order of their export. The costs of the readings are last, when all readings have been taken.
     #

@@ -9,7 +9,6 @@ module Memscope
       # The field below each heading.
       COLUMNS = { "%s" => :memsize_bytes, "in slots" => :slot_bytes, "objects" => :count,
                   "old" => :old_count }.freeze
-      private_constant :NAMES
 
       def initialize(reading, by: :class, **list)
         super(reading, **list)
@@ -53,13 +52,11 @@ module Memscope
       # The field below each heading.
       COLUMNS = { "+%s" => :memsize_bytes, "+in slots" => :slot_bytes, "+objects" => :count,
                   "+old" => :old_count, "objects" => :later_count }.freeze
-
-      private
-
       # How many rows are shown of objects that report no size.
       MAX_UNSIZED_ROWS = 5
       TOTALS = %i[total_count total_slot_bytes total_memsize_bytes].freeze
-      private_constant :MAX_UNSIZED_ROWS, :TOTALS
+
+      private
 
       def sections = known? ? [lede, table, (unsized if @by == :class)].compact : []
 

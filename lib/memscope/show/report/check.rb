@@ -9,7 +9,6 @@ module Memscope
       ARROWS = { true => " → ", false => " -> " }.freeze
       # Names of growth that has no class.
       NAMELESS = { malloc: %w[blocks malloc], objects: ["objects", "several classes"] }.freeze
-      private_constant :HEADINGS, :ARROWS, :NAMELESS
 
       private
 

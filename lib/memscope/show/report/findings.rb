@@ -8,7 +8,6 @@ module Memscope
       MARGIN = " " * 11
       # Findings on free memory, which the recoverable amount of :possible_garbage includes (Diagnosis::Garbage).
       FREE = %i[trimmable dirty_pages muzzy_pages empty_heap_pages].freeze
-      private_constant :WORDS, :MARGIN, :FREE
 
       # The first sentence if there are no problems. If something is unknown, the absence of problems is not a verdict.
       def without_problems

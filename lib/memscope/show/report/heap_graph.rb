@@ -7,7 +7,6 @@ module Memscope
       # The fields whose reasons name the gaps of a dump.
       LACKING = %i[garbage_count new_count].freeze
       CLASS = ->(row) { Terms.explained(row.name) }
-      private_constant :LACKING, :CLASS
 
       private
 
@@ -110,7 +109,6 @@ module Memscope
       # How many rows are shown of garbage by class, and of duplicate Strings.
       MAX_ROWS = 5
       OWN = { "%s" => :bytes, "objects" => :count }.freeze
-      private_constant :MAX_ROWS, :OWN
 
       private
 

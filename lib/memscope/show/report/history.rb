@@ -13,7 +13,6 @@ module Memscope
       NAMES = 17
       # Points of a sparkline.
       SPAN = 24
-      private_constant :NAMES, :SPAN
 
       # nil if no series has this unit. With `changed`, series that have not changed are left out.
       def table(unit, changed: false)

@@ -14,7 +14,6 @@ module Memscope
       LABEL = 20
       # A bound on garbage of more than this part of the RSS is useless.
       WIDE = 4
-      private_constant :WIDE, :SCANS, :HEADINGS, :LABEL
 
       def initialize(ledger, **display)
         super
@@ -172,7 +171,6 @@ module Memscope
       # Shown elsewhere in the report, or in the JSON only.
       HIDDEN = %i[c_library_blocks c_library_bytes c_library_heaps chunk_bytes in_use_bytes held_absent_bytes
                   held_by_objects_bytes untracked_bytes trimmable_private_bytes].freeze
-      private_constant :HIDDEN
 
       module_function
 
@@ -209,7 +207,6 @@ module Memscope
     # Unchanged numbers and rows that changed by less than 0.05 MiB are left out.
     class DiffPage < ReadingPage
       NUMBER_WIDTH = 14
-      private_constant :NUMBER_WIDTH
 
       private
 

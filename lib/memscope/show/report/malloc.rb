@@ -67,7 +67,6 @@ module Memscope
     # Size classes with any memory, one a line: the memory in use, and the free memory in slabs.
     class SizeClassesPage < MallocPage
       HEADINGS = ["bytes", "in use", "MiB in use", "slabs", "partly", "used %", "MiB slack", "allocs"].freeze
-      private_constant :HEADINGS
 
       private
 
@@ -114,7 +113,6 @@ module Memscope
       RATIOS = { "RSS / resident" => %i[rss_to_resident rss_bytes resident_bytes],
                  "resident / active" => %i[resident_to_active resident_bytes active_bytes],
                  "active / allocated" => %i[active_to_allocated active_bytes allocated_bytes] }.freeze
-      private_constant :RATIOS
 
       private
 
@@ -141,7 +139,6 @@ module Memscope
     # Ruby's heap by slot size: pages and slots, and how much compaction could empty; then how full the pages are.
     class RubyHeapPage < ReadingPage
       HEADINGS = ["slot", "pages", "slots", "live", "free", "live %", "MiB compactable"].freeze
-      private_constant :HEADINGS
 
       private
 

@@ -8,7 +8,6 @@ module Memscope
                  ["allocated B", :allocated_bytes], ["objects", :allocated_objects]].freeze
       # How many classes, and how many lines, are shown by default.
       ROWS = 10
-      private_constant :COLUMNS
 
       private
 

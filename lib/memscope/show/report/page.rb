@@ -29,7 +29,6 @@ module Memscope
                   plus_minus: "±", ellipsis: "…" }.freeze
       ASCII = { branch: "|- ", last: "`- ", bar: "|   ", gap: "    ", dot: " - ", unknown: "-",
                 plus_minus: "+-", ellipsis: "..." }.freeze
-      private_constant :PARAGRAPH, :MIN_ENDING, :HIGHLIGHTS, :UNICODE, :ASCII
 
       # "glibc 2.36 serves malloc (proved)"
       def self.server(allocator)
@@ -166,7 +165,6 @@ module Memscope
       include Quantity
 
       WORDS = Words.beside(__FILE__)
-      private_constant :WORDS
 
       # A text of page.words.
       def self.text(name, **figures) = WORDS.fill(name, figures)

@@ -10,7 +10,6 @@ module Memscope
       DASHED = %i[unshared_since_fork_bytes].freeze
       # Verdicts whose sentence is below the table.
       TOLD = %i[leak too_early].freeze
-      private_constant :ROWS, :DASHED, :TOLD
 
       private
 
@@ -127,7 +126,6 @@ module Memscope
       # Each has its name in page.words.
       FIGURES = %i[rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes shared_memory_bytes
                    peak_rss_bytes swap_bytes].freeze
-      private_constant :FIGURES
 
       private
 

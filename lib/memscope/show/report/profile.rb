@@ -23,7 +23,6 @@ module Memscope
       OUTSIDE_BYTES = 10 * MEBIBYTE
       # A coverage above which older memory must have been freed.
       SURPLUS = 1.2
-      private_constant :Sum, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW, :OUTSIDE_BYTES, :SURPLUS
 
       def initialize(profile, by: :line, limit: 20, **display)
         super(profile, **display)

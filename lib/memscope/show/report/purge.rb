@@ -7,7 +7,6 @@ module Memscope
     class PurgePage < ReadingPage
       # How many rows are shown by name; the others are summed up.
       ROWS = 8
-      private_constant :ROWS
 
       private
 

@@ -7,7 +7,6 @@ module Memscope
       # How many of the gems that require a gem are named.
       CALLERS = 2
       SIZES = %i[bytes objects_bytes malloc_bytes mapped_bytes].freeze
-      private_constant :CALLERS, :SIZES
 
       private
 

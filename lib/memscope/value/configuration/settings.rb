@@ -25,7 +25,6 @@ module Memscope
                 "0" => false, "false" => false, "off" => false, "no" => false }.freeze
       # A number in the environment.
       NUMBER = /\A\d{1,9}(\.\d{1,9})?\z/
-      private_constant :NUMBER
 
       module_function
 

@@ -82,6 +82,5 @@ module Memscope
         { **known, reasons: { extension: absence }, cost: { tier: tier, wall_us: 0, gvl_us: 0, scratch_bytes: 0 } }
       end
     end
-    private_constant :Absent
   end
 end

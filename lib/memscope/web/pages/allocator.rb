@@ -13,7 +13,6 @@ module Memscope
         WORDS = Words.beside(__FILE__)
         # Rows of the table of mappings. JSON and text have all.
         MAX_MAPPINGS = 50
-        private_constant :WORDS, :MAX_MAPPINGS
 
         (READINGS - %i[size_classes]).each { |name| define_method(name) { read(name) } }
 

@@ -15,7 +15,6 @@ module Memscope
                     objspace: "heapy, heap-profiler, sheap" }.freeze
         # Rows of the table of a census. JSON has all.
         MAX_ROWS = 100
-        private_constant :MAX_ROWS
 
         # @return [Memscope::Census, nil]
         def census = censuses.last

@@ -25,7 +25,6 @@ module Memscope
         WORDS = Words.beside(__FILE__)
         # Word and shape of each severity.
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
-        private_constant :FREE, :OPEN, :OPEN_BELOW
 
         # A row with its number and shares on the page.
         Branch = Struct.new(:row, :mark, :owner, :held_bytes, :share, :branches) do

@@ -17,7 +17,6 @@ module Memscope
         OBJECT_GROUPINGS = { **GROUPINGS, class: "Class" }.freeze
         # Rows of a table.
         LINES = 30
-        private_constant :LINES
 
         # @return [String] a key of Processes::PROFILERS
         # @raise [HttpError]

@@ -9,7 +9,6 @@ module Memscope
     class ProgramLeaks < ProgramProfile
       # Maximum lines for which --objects looks for the retainers of the objects that they allocated.
       MAX_RETAINED = 3
-      private_constant :MAX_RETAINED
 
       private
 

@@ -10,7 +10,6 @@ module Memscope
       # loading), whether an autoload loads it, and the files that were mapped while it loaded.
       Entry = Struct.new(:number, :parent, :feature, :path, :loaded, :autoloaded, :mapped)
       HOOKS = File.join(__dir__, "require_hooks.rb")
-      private_constant :HOOKS
 
       class << self
         # @return [Array<Entry>] in the order in which the files began to load

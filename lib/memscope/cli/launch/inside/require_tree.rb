@@ -11,7 +11,6 @@ module Memscope
                              .to_h { |directory| ["#{directory}/", "ruby"] }.freeze
       # A gem's directory, named after it and its version.
       GEM = %r{/gems/([^/]+)-\d[^/]*/}
-      private_constant :RUBY, :GEM
 
       # @param entries [Array<RequireRecorder::Entry>] in the order in which they began
       # @param owned [Array<Array<Integer>>] figures by the entry's number, as Native.owned returns them

@@ -120,7 +120,6 @@ module Memscope
                      collections: counted(collections, "full GCs"),
                      compactions: counted(compactions, "compactions") } }
       end
-      private_constant :GROWN_SHARE, :MANY_THREADS, :MORE, :UNATTRIBUTED
     end
   end
 end

@@ -76,7 +76,6 @@ module Memscope
            inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do
         { confidence: :likely, figures: { gaps: environment.thp_gaps.to_s, mode: environment.thp_mode } }
       end
-      private_constant :SOME_WORK_SECONDS, :DIRTY_CAUSE, :OF_AN_IDLE_PROCESS
     end
   end
 end

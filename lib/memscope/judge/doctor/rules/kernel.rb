@@ -57,7 +57,6 @@ module Memscope
           remedy: without_jemalloc ? %i[remedy_on_host cost_on_host] : %i[remedy cost],
           figures: { idle_bytes: unused_bytes || 0 } }
       end
-      private_constant :FEWER_WORKERS
     end
   end
 end

@@ -79,7 +79,6 @@ module Memscope
           remedy: collect ? [collect, nil] : %i[profile profile_cost],
           figures: { compiled: between(*jit_bytes.minmax), traced_bytes: traced } }
       end
-      private_constant :MUCH, :RETURNS
     end
   end
 end

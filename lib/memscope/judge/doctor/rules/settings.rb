@@ -28,7 +28,6 @@ module Memscope
             evidence: { problems: problems.map(&:id) }, remedy: ([remedies, cost] unless remedies.empty?) }
         end
       end
-      private_constant :PROBLEMS
     end
   end
 end
