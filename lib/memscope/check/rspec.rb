@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "check"
-require_relative "../value/quantity"
 
 module Memscope
   # Matchers about memory, for RSpec. `require "memscope/rspec"` in spec_helper.rb includes them in all examples.

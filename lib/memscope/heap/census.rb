@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/reading"
-require_relative "../value/terms"
-
 module Memscope
   Record.declare(__FILE__)
 

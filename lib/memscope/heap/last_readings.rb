@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/runtime"
-
 module Memscope
   # The last two censuses and the last heap graph that a page or another process requested. They are kept in the process
   # that was counted, so that any worker of a cluster can show them, and the doctor can name the class that grew and

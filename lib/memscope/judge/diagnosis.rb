@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/reading"
 Memscope::Loading.units :Arenas, :Census, :Cgroup, :Diff, :Fragmentation, :HeapGraph, :Ledger, :Lint, :Mappings,
                         :ProcessMemory, :RubyHeap, :Snapshot, :Verdict
 Memscope::Loading.unit :Blocks, Memscope::RubyHeap

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../process/allocator"
 require_relative "../process/host_environment"
 
 module Memscope

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/reading"
-
 module Memscope
   # When to return memory, and when to restart a worker: rules over the readings of a group of processes.
   #

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../process/cgroup"
-require_relative "../value/runtime"
-
 module Memscope
   Record.declare(__FILE__)
 

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/loading"
 Memscope::Loading.units :Allocator, :Ledger, :RubyHeap, :SizeClasses, :Snapshot
 
 module Memscope

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "etc"
-require_relative "cgroup"
 
 module Memscope
   Record.declare(__FILE__)

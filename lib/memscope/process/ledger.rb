@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "allocator"
-require_relative "ruby_heap/garbage"
-
 module Memscope
   Record.declare(__FILE__)
 

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/quantity"
-
 module Memscope
   class Profile < Reading
     # The memory, or the objects, that a program allocated after its warm-up and still holds at its end, judged line by

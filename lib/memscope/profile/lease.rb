@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/runtime"
-
 module Memscope
   class Profile < Reading
     # A profile that another process requested: `memscope profile --pid`, or a page of Memscope::Web. The requester may

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/reading"
 Memscope::Loading.units :Diff, :Ledger, :ObjectProfile
 
 module Memscope

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/reading"
-
 module Memscope
   class Profile < Reading
     # One function or line in the stacks of a profile.

@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "../value/loading"
-require_relative "../value/runtime"
 require_relative "../heap/last_readings"
 
 module Memscope

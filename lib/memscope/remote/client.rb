@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/loading"
 require_relative "../value/loader" # before several threads need it at once
 Memscope::Loading.unit :Listener
 

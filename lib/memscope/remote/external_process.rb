@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../process/cgroup"
 Memscope::Loading.unit :Client
 
 module Memscope

@@ -4,7 +4,6 @@
 # the GVL busy, the first require of a default gem takes minutes.
 %w[digest etc forwardable open3].each { |name| require name }
 Gem::Specification.new.source if defined?(Gem::Specification)
-require_relative "../value/forks"
 require_relative "calls"
 require_relative "sockets"
 

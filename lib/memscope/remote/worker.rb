@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/reading"
-require_relative "../process/snapshot"
 Memscope::Loading.units :Tags, :Verdict
 
 module Memscope

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/runtime"
 require_relative "worker"
 Memscope::Loading.units :History, :Configuration
 

@@ -1,12 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../process/allocator"
-require_relative "../process/snapshot"
-require_relative "../process/ledger"
-require_relative "../process/ruby_heap"
-require_relative "../process/process_memory"
-require_relative "../process/cgroup"
-require_relative "../value/runtime"
+%w[value/reading value/runtime value/terms process/allocator process/snapshot process/cgroup process/process_memory
+   process/ruby_heap process/ruby_heap/garbage process/ledger].each { |file| require_relative "../#{file}" }
 
 # Where the memory of this Ruby process is.
 #

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "metrics/definitions"
-require_relative "../value/ttl_cache"
 Memscope::Loading.units :Allocator, :Census, :Cgroup, :Configuration, :Ledger, :Snapshot, :Tags, :Verdict
 
 module Memscope

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/loading"
 Memscope::Loading.unit :Metrics
 
 module Memscope

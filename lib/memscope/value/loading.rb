@@ -7,10 +7,10 @@ module Memscope
   # A file that is left in the middle can leave a half-defined class behind, or a deadlock of Ruby's own locks.
   # @api private
   module Loading
-    # The public constants, which are loaded when they are first named: {room => {constant => file}}. Eager loading
-    # derives from it.
+    # The constants that are loaded when they are first named: {room => {constant => file}}. Eager loading derives from
+    # it. Whatever a program requires loads the facade first, so no file requires the values and readings below it.
     UNITS = {
-      value: { Configuration: "configuration", Diff: "diff" },
+      value: { Configuration: "configuration", Diff: "diff", Quantity: "quantity", TtlCache: "ttl_cache" },
       process: { Allocator: "allocator", Arena: "arenas", Arenas: "arenas", Cgroup: "cgroup",
                  Fragmentation: "fragmentation", Ledger: "ledger", Mapping: "mappings", Mappings: "mappings",
                  ProcessMemory: "process_memory", RubyHeap: "ruby_heap", SizeClass: "size_classes",
@@ -42,13 +42,9 @@ module Memscope
       # @param name [Symbol] a constant of the namespace
       # @return [Module] loaded, together with all that it would autoload later
       def unit(name, namespace = Memscope)
-        pending = namespace.autoload?(name)
-        return namespace.const_get(name, false) if !pending && namespace.const_defined?(name, false)
+        return namespace.const_get(name, false) unless namespace.autoload?(name)
 
-        whole do
-          require FILES.fetch(name) unless pending # without the facade
-          namespace.const_get(name, false).tap { |constant| resolve(constant) if constant.is_a?(Module) }
-        end
+        whole { namespace.const_get(name, false).tap { |constant| resolve(constant) if constant.is_a?(Module) } }
       end
 
       # @param path [Array<Symbol>] a constant, then methods that lead from one object to the next

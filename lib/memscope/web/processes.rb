@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../value/ttl_cache"
-
 module Memscope
   module Web
     # The processes that pages are about, and the readings of each, for all requests: the workers of the cluster that

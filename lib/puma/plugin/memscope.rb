@@ -14,9 +14,8 @@ Puma::Plugin.create do
   # The plugin defines `start` and not `config`, to which Puma would pass its DSL: if a plugin has `config`, Puma (5.6
   # to 8.0, DSL#_offer_plugins) drops the first option of the configuration file, which may be `workers`.
   def start(launcher)
-    require "memscope/remote/workers/cluster"
-    # Before there is a second thread: two threads that load files which require each other can deadlock.
     require "memscope/setup/facade"
+    # Before there is a second thread: two threads that load files which require each other can deadlock.
     Memscope.eager_load!
     unless launcher.options[:workers].to_i.positive?
       Memscope::Workers::PumaHost.listen_when_booted(launcher)

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../process/ledger"
-
 module Memscope
   module Purge
     Record.declare(__FILE__)

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "forwardable"
-require_relative "../../value/quantity"
 require_relative "../../process/ruby_heap/compaction_forecast"
 require_relative "advice"
 

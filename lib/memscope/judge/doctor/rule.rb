@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../value/quantity"
-
 module Memscope
   module Doctor
     MEBIBYTE = Quantity::MEBIBYTE

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../value/runtime"
 Memscope::Loading.units :Ledger, :ProcessMemory, :RubyHeap, :Snapshot
 
 module Memscope

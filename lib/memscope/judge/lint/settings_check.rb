@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../value/quantity"
-
 module Memscope
   class Lint < Reading
     # Judges the settings of the allocator that serves malloc: those that it refused, those that do harm, and better

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../value/quantity"
-
 module Memscope
   class Policy
     # Which worker to restart, or why none.

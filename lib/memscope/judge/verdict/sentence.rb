@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../value/quantity"
-require_relative "../../value/terms"
-
 module Memscope
   class Verdict < Reading
     # A verdict as one sentence with its numbers, as one would paste it into a ticket.

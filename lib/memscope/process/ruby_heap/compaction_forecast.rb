@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../ruby_heap"
-
 module Memscope
   class RubyHeap < Reading
     # How much of a heap the passes of Purge::Compaction will return to the kernel: bytes of heap pages, which are

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../process_memory"
-require_relative "../ruby_heap"
-
 module Memscope
   class RubyHeap < Reading
     # Collects garbage before a reading, and bounds the garbage that there is afterwards.

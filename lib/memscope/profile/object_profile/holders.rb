@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../value/forks"
 Memscope::Loading.unit :HeapGraph
 
 module Memscope

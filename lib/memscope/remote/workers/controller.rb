@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "../../process/cgroup"
 Memscope::Loading.units :Policy, :Purge
 
 module Memscope

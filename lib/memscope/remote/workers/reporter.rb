@@ -1,10 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../../process/ledger"
-require_relative "../../process/process_memory"
-require_relative "../../process/snapshot"
-require_relative "../../value/ttl_cache"
-Memscope::Loading.units :Arenas, :Purge, :Tags
+Memscope::Loading.units :Arenas, :Purge, :Tags, :TtlCache
 
 module Memscope
   class Workers < Reading

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../value/runtime"
-
 module Memscope
   class Workers < Reading
     # Takes readings of this process at an interval, and delivers each, more rarely if a reading is slow, so that they

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../value/terms"
 require_relative "sparkline"
 
 module Memscope

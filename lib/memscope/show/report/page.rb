@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../value/quantity"
-
 module Memscope
   module Report
     # Rows below headings, which text and HTML have in common. The last column of a listing is text, and `long` is the
