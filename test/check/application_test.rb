@@ -102,7 +102,7 @@ class CheckApplicationTest < MemscopeTest
   end
 
   def test_without_rack
-    assert_match(/application\.ru: the gem rack is not there\. .*: bundle exec memscope leaks \S+application\.ru\z/,
+    assert_match(/application\.ru: the gem rack is missing\. .*: bundle exec memscope leaks \S+application\.ru\z/,
                  refusals([[RACKUP, "/"]], ruby_args: []).first)
   end
 

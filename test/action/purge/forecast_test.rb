@@ -182,11 +182,11 @@ class HarmTest < MemscopeTest
     assert_nil left_out(200.0, 0)
     assert_nil left_out(1.0, 100_000)
     assert_equal "left out: it would stop Ruby for about 210 ms", left_out(212.0, 0)
-    assert_equal "left out: it would make up to 60.0 MiB private, which other processes share now",
-                 left_out(20.0, 60 * MIB)
-    assert_equal "left out: it would stop Ruby for about 3.9 s and make up to 60.0 MiB private, which other " \
-                 "processes share now", left_out(3_854.0, 60 * MIB)
-    assert_match(/stop Ruby for an unknown time and make an unknown amount of memory private/, left_out(nil, nil))
+    assert_equal "left out: it would make up to 60.0 MiB of shared memory private", left_out(20.0, 60 * MIB)
+    assert_equal "left out: it would stop Ruby for about 3.9 s and make up to 60.0 MiB of shared memory " \
+                 "private", left_out(3_854.0, 60 * MIB)
+    assert_match(/stop Ruby for an unknown time and make an unknown amount of shared memory private/,
+                 left_out(nil, nil))
   end
 
   def test_more_objects_take_longer
@@ -257,7 +257,7 @@ class HarmTest < MemscopeTest
     assert_equal [], names & %w[gc compact], kept
     assert_equal predicted & %w[gc compact], result["left_out"].keys
     assert_equal dry["left_out"].keys, result["left_out"].keys
-    assert_match(/\Aleft out: it would .*make up to [\d.]+ MiB private/, result["left_out"]["gc"])
+    assert_match(/\Aleft out: it would .*make up to [\d.]+ MiB of shared memory private/, result["left_out"]["gc"])
     assert_operator gc["predicted_private_bytes"], :<, -MIB
     assert_operator gc["predicted_pause_ms"], :>, 0
     assert_operator gained, :>, control - (3 * MIB) # what memscope itself needs

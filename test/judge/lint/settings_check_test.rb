@@ -70,7 +70,7 @@ class LintSettingsCheckTest < MemscopeTest
     assert_problem jemalloc("narenas:2", variable: "JE_MALLOC_CONF", variables: { MALLOC_CONF: "narenas:3" }),
                    :misspelt_variable, /did you mean JE_MALLOC_CONF\?/
     assert_problem glibc({ JE_MALLOC_CONF: "narenas:3" }), :misspelt_variable,
-                   /did you mean MALLOC_CONF, which jemalloc reads, but glibc serves malloc\?\z/
+                   /did you mean MALLOC_CONF\? jemalloc reads that, but glibc serves malloc\z/
   end
 
   def test_a_private_copys_own_variable

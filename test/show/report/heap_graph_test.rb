@@ -94,7 +94,7 @@ class HeapGraphReportTest < MemscopeTest
     said = text(graph(reasons: { reachable_bytes: "a lower bound that leaves out objects", names: :names_from_code }))
 
     assert_match(/^  Bytes are a lower bound that leaves out objects\.$/, said)
-    assert_match(/Objects retain what would be freed without them/, said)
+    assert_match(/Objects retain the memory that would be freed without them/, said)
     refute_match(/reachable_bytes|names:/, said)
   end
 
@@ -120,7 +120,7 @@ class HeapSincePageTest < MemscopeTest
     said = memscope("--pid", process.pid.to_s, "--since", file, "--top", "8")
 
     assert_match(/reachable: \+1\d,\d{3} objects, \+\d\.\d MiB/, said)
-    assert_match(/more, by what retains it\n +\d\.\d  Shop::KEPT (?:→|->) Array, holding 14,000 Leaked$/, said)
+    assert_match(/growth by retainer\n +\d\.\d  Shop::KEPT (?:→|->) Array, holding 14,000 Leaked$/, said)
     assert_match(/^ +\+\d\.\d +\+\d\.\d +\+5,000  Leaked$/, said)
     changes = JSON.parse(memscope("--pid", process.pid.to_s, "--since", file, "--json"))
 

@@ -163,7 +163,7 @@ class LedgerPageTest < MemscopeTest
   def test_an_allocator_without_proof_says_so
     unproved = text(allocator: Bodies.allocator(name: :unknown, version: nil, proved: false, proof: "nobody knows it"))
 
-    assert_includes unproved, "which allocator serves malloc is unknown"
+    assert_includes unproved, "the allocator that serves malloc is unknown"
     assert_includes unproved, "malloc: nobody knows it"
   end
 
