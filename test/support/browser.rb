@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# Debian's Chromium, one for all tests, started when it is first needed. Each page records whatever the browser
-# complains about, and every request.
+# Debian's Chromium, one for all tests, started when it is first needed. Each page records the browser's complaints and
+# every request.
 module Browser
-  # Seconds within which it starts, answers and shows what a test waits for, on a loaded machine.
+  # Seconds within which it starts, answers, and shows an awaited element, on a loaded machine.
   PATIENCE = 60
   PROGRAMS = %w[chromium chromium-browser google-chrome].freeze
   # Evaluated in a page: all text whose contrast with its background is less than 4.5 to 1.

@@ -3,9 +3,8 @@
 require "fileutils"
 require "tmpdir"
 
-# Copies of what kernels show of their cgroups: one directory per host, with "proc" for /proc and "sys" for
-# /sys/fs/cgroup. A host has a membership, the lines of its mountinfo, and its groups; a group states what differs from
-# GROUP.
+# Copies of kernels' cgroup files: one directory per host, with "proc" for /proc and "sys" for /sys/fs/cgroup. A host
+# has a membership, the lines of its mountinfo, and its groups. A group states its differences from GROUP.
 module CgroupHosts
   MEBIBYTE = 1 << 20
   UNLIMITED_V1 = 9_223_372_036_854_771_712

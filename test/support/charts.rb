@@ -26,7 +26,7 @@ module Charts
   end
 
   # Resident MiB of malloc's rows under glibc. Other processes also map `shared` of them, and all but
-  # `trimmable_private` of what a trim returns; `kept` is free, but the kernel does not take it back.
+  # `trimmable_private` of the trimmable memory. `kept` is free, but the kernel does not take it back.
   def glibc(untracked: 2, arenas: 3, arenas_in_use: 20, shared: 0, kept: 0, trimmable_private: nil, detail: {}, **given)
     free = { main_free: 4, main_trimmable: 2, arenas_free: 4, arenas_trimmable: 1, **given }
     main = heap(:main_heap, 100, free[:main_free], free[:main_trimmable], kept: kept)
@@ -98,8 +98,8 @@ module Charts
                              cost: Bodies.cost })
   end
 
-  # @param mebibytes [Numeric] what the garbage holds
-  # @param returned [Array(Numeric, Numeric)] what a collection and a trim return, at least and at most
+  # @param mebibytes [Numeric] size of the garbage
+  # @param returned [Array(Numeric, Numeric)] bounds of the MiB that a collection and a trim return
   # @return [Hash] the body of a Diagnosis::Garbage
   def garbage(mebibytes, returned: [0, 0])
     least, most = returned.map { |amount| amount * MEBIBYTE }

@@ -6,9 +6,9 @@ require "tempfile"
 
 # Runs Ruby in a real child process: the only way to choose an allocator, since that is decided before main.
 #
-# A child starts bare, so that it measures only what the script does: without RubyGems (most of the time that Ruby takes
-# to start), and without the Bundler, the allocator settings and the preloads of the test's own process. `bundler: true`
-# is for scripts that need a gem of the bundle, `gems: true` for those that need one of the system's.
+# A child starts bare, so that it measures only the script: without RubyGems (most of the time that Ruby takes to
+# start), and without the Bundler, the allocator settings and the preloads of the test's own process. `bundler: true` is
+# for scripts that need a gem of the bundle, `gems: true` for those that need one of the system's.
 module ChildProcess
   ROOT = File.expand_path("../..", __dir__)
 
@@ -58,7 +58,7 @@ module ChildProcess
                         GEM_PATH].freeze
   private_constant :BARE, :ALLOCATOR_SETTINGS, :BUNDLER_SETTINGS
 
-  # The child did not do what the test relies on; the message contains what it printed.
+  # The child failed. The message contains its output.
   class Failure < StandardError; end
 
   # What a child printed, and how it ended.
@@ -83,7 +83,7 @@ module ChildProcess
 
   class << self
     # Runs script (Ruby source) and waits for it. On timeout the child's whole process group is killed and Failure is
-    # raised with what it had printed.
+    # raised with the output so far.
     def run(script, preload: nil, env: {}, requires: [], ruby_args: [], timeout: PATIENCE, bundler: false,
             gems: bundler)
       raise Minitest::Skip, WITHOUT_BUNDLE if bundler && WITHOUT_BUNDLE

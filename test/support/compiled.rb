@@ -30,7 +30,7 @@ module Compiled
 
     # Runs a command that must succeed.
     #
-    # @return [String] what it printed
+    # @return [String] its output
     def run(*command)
       output, status = Open3.capture2e(*command)
       raise Failure, "#{command.join(' ')}\n#{output}" unless status.success?

@@ -2,7 +2,7 @@
 
 require_relative "groups"
 
-# Tests of what a policy decides on readings of a group.
+# Tests of a policy's decisions on readings of a group.
 module Decided
   MEBIBYTE = Groups::MEBIBYTE
   # Worker 2 has 300 MiB more than the others.

@@ -7,8 +7,7 @@ require_relative "charts"
 module Diagnosed
   # For test classes.
   module Finds
-    # Defines a test for each rule: what makes its finding, how severe it is, and how many MiB it is about (nil for no
-    # amount).
+    # Defines a test for each rule: the cause, the severity and the MiB (nil for no amount) of its finding.
     def finds(**rules)
       rules.each do |id, (severity, about, chart)|
         define_method("test_#{id}") do

@@ -3,9 +3,9 @@
 require "json"
 require "set"
 
-# Heap dumps read by others' parsers into one form, to be compared: objects by a number, each with its label, bytes and
-# the numbers that it refers to; and the numbers that each category of roots refers to. The number of an object is its
-# distance from BasicObject in places of 32 bytes.
+# Heap dumps, read by others' parsers into one form that can be compared: objects by a number, each with its label, its
+# bytes and the numbers that it refers to, and the numbers that each category of roots refers to. The number of an
+# object is its distance from BasicObject in places of 32 bytes.
 module Dumps
   Entry = Struct.new(:label, :bytes, :references, :names)
   Graph = Struct.new(:objects, :roots)

@@ -14,7 +14,7 @@ module Exposition
 
   module_function
 
-  # @return [Array(String, Integer)] what promtool says of the text, and its exit status
+  # @return [Array(String, Integer)] promtool's output for the text, and its exit status
   def lint(text)
     out, status = Open3.capture2e(PROMTOOL, "check", "metrics", stdin_data: text)
     [out, status.exitstatus]

@@ -14,10 +14,10 @@ module Groups
   module_function
 
   # @param working_set [Numeric, Array<Numeric>] of each reading, oldest first; one number: of all 20 readings
-  # @param workers [Hash{Integer => Hash}] what is special about a worker, by its index; nil: there is no such worker
+  # @param workers [Hash{Integer => Hash}] values that replace a worker's, by its index; nil: there is no such worker
   # @param count [Integer] number of workers
   # @param every [Numeric] seconds between two readings
-  # @param group [Hash] what is special about each Group
+  # @param group [Hash] values that replace those of each Group
   # @return [Array<Memscope::Policy::Group>]
   def take(working_set, workers: {}, count: 4, every: EVERY, **group)
     sets = working_set.is_a?(Array) ? working_set : [working_set] * 20

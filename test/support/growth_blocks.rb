@@ -62,7 +62,7 @@ module GrowthBlocks
     class Job; CALLBACKS = []; end
   RUBY
 
-  # A leak: the source, the class that grows (nil: blocks of malloc), by how many per iteration, and what holds it.
+  # A leak: the source, the class that grows (nil: blocks of malloc), its growth per iteration, and its retainer.
   Leak = Struct.new(:source, :name, :per_iteration, :held_by, keyword_init: true)
 
   LEAKS = {

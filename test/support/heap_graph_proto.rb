@@ -2,8 +2,8 @@
 
 require_relative "protobuf_messages"
 
-# The messages of Perfetto that make a heap graph, as google-protobuf reads them, in a pool of their own: the judge of
-# what a dump writes. Numbers of fields as in perfetto/protos, trace_packet.proto and profiling/heap_graph.proto.
+# The messages of Perfetto that make a heap graph, in a descriptor pool of their own: google-protobuf checks dumps with
+# them. Field numbers are those of perfetto/protos, trace_packet.proto and profiling/heap_graph.proto.
 module HeapGraphProto
   FIELDS = {
     Process: { pid: [1, :int32], ppid: [2, :int32], cmdline: [3, [:string]] },

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Leaks as they happen in Ruby programs: each a script, the class of what piles up (nil: the object itself is what
-# grew), and the path to it, as a heap graph prints it.
+# Leaks as they happen in Ruby programs: each a script, the class of the objects that pile up (nil: one object grew),
+# and the path to them, as a heap graph prints it.
 module HeapLeaks
   Leak = Struct.new(:script, :held_class, :path, keyword_init: true)
 

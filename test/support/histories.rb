@@ -2,8 +2,8 @@
 
 require "json"
 
-# Histories with known truth: what each row does is given as a function of time. The samples are added to the rings of a
-# forked process, which judges them.
+# Histories with known truth: each row is a function of time. The samples are added to the rings of a forked process,
+# which judges them.
 module Histories
   MEBIBYTE = 1_048_576
   # Seconds of CLOCK_BOOTTIME.

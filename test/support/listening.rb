@@ -11,7 +11,7 @@ module Listening
   # The longest wait for anything here, in seconds, on a loaded machine.
   PATIENCE = 60
 
-  # A process that runs a script and waits for its standard input to be closed.
+  # A process that runs a script, and then waits until its standard input is closed.
   Listening = Struct.new(:pid, :input, :output, keyword_init: true) do
     # The next line that the script prints.
     def gets = Timeout.timeout(PATIENCE) { output.gets&.chomp }
@@ -77,7 +77,7 @@ module Listening
 
   def client(process, **options) = Memscope::Client.new(process.pid, timeout: PATIENCE, **options)
 
-  # Sends bytes, and reads what comes back until the other side closes.
+  # Sends bytes, and reads the answer until the other side closes.
   def raw(process, bytes)
     UNIXSocket.open(socket_of(process)) do |socket|
       socket.write(bytes)
@@ -99,7 +99,7 @@ module Listening
     skip "only root can become another user" unless Process.euid.zero?
   end
 
-  # At boot, memscope says why it does not listen, and the program runs; a call raises.
+  # At boot, memscope prints why it does not listen, and the program continues. A call raises.
   def assert_refused(message, **environment)
     script = "begin; Memscope.listen(path: ENV['MEMSCOPE_LISTEN'][%r{\\A/.*}]); " \
              "rescue Memscope::Listener::Refused, Memscope::Invalid => e; puts e.message; end"

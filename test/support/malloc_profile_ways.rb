@@ -2,8 +2,8 @@
 
 require_relative "child_process"
 
-# The ways in which malloc is profiled: what serves it, which backend samples it, and what a child needs for that.
-# Extends a MemscopeTest whose constant WAYS holds some of these.
+# The ways of profiling malloc: the allocator, the backend, and the environment of the child. Extends a MemscopeTest
+# whose constant WAYS holds some of these.
 module MallocProfileWays
   PROFILING = { "MALLOC_CONF" => "prof:true,prof_active:false,prof_accum:true" }.freeze
 

@@ -33,7 +33,7 @@ module MetricsSettings
     replacing(Memscope::Metrics, :reports, workers, &)
   end
 
-  # Makes a method of a module return the value or, if that is a Proc, what the Proc returns.
+  # Makes a method of a module return the value or, if that is a Proc, the Proc's result.
   def replacing(object, name, value)
     original = object.method(name)
     hidden = object.singleton_class.private_method_defined?(name)

@@ -32,7 +32,7 @@ module ObjectLeaks
     # @return [Array<Integer>] the lines that leak
     def lines = program.lines.each_with_index.filter_map { |line, index| index + 1 if line.include?("# leaks") }
 
-    # @param path [String] what holds the objects, as `memscope leaks` prints it
+    # @param path [String] the retainer of the objects, as `memscope leaks` prints it
     def held_by?(path) = paths.any? { |right| File.fnmatch?(right, path) }
   end
 

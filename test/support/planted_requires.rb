@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Runs of a program, with what its files cost, that are made by hand.
+# Readings of a program's files and their costs, made by hand.
 module PlantedRequires
   FIELDS = %i[id parent path gem lazy objects_bytes malloc_bytes mapped_bytes].freeze
   # The program requires a, whose file requires b and a's own part; b's constant loads late; set.rb requires b again.

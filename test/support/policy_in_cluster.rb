@@ -4,8 +4,8 @@ require "memscope"
 require_relative "restart_rules"
 
 module RestartRules
-  # Memscope::Policy with what carries its decisions out: reads the group every minute, acts, follows, measures. Checks
-  # each action against what the cluster itself knows.
+  # Memscope::Policy and the execution of its decisions: reads the group every minute, acts, follows, measures. Checks
+  # each action against the cluster's true state.
   class Policy < None
     PERIOD = 60
     # Readings that it keeps: 16 minutes.
@@ -15,7 +15,7 @@ module RestartRules
 
     # @return [Hash{Symbol => Integer}] how many decisions there were, by action
     attr_reader :decisions
-    # @return [Array<String>] what must not be done, and was
+    # @return [Array<String>] forbidden actions that were taken
     attr_reader :broken
 
     # @param policy [Memscope::Policy] the one that decides

@@ -4,9 +4,9 @@ require "json"
 require "tmpdir"
 require_relative "puma_process"
 
-# A Puma of any version whose workers each take 64 MiB soon after they have booted, and whose policy is in a hurry: what
-# takes minutes takes seconds. The limit is always a little above what the processes use, so that there is always a
-# reason to restart one.
+# A Puma of any version whose workers each take 64 MiB soon after they have booted, and whose policy is in a hurry: its
+# minutes are seconds. The limit is always a little above the memory of the processes, so that there is always a reason
+# to restart one.
 #
 #   PolicyPuma.run("8.0.2", gems: "/tmp/gems", setting: "act") { |server| server.requests(seconds: 10) }
 class PolicyPuma < PumaProcess
@@ -53,7 +53,7 @@ class PolicyPuma < PumaProcess
   # is kept alive. A client repeats a request that Puma has not begun to answer when it closes such a connection, as
   # Net::HTTP does.
   #
-  # @return [Array(Integer, Array<String>)] how many were answered, and what happened to the others
+  # @return [Array(Integer, Array<String>)] number of answered requests, and the errors of the others
   def under_load(threads: 4)
     answered = Array.new(threads, 0)
     failed = Queue.new

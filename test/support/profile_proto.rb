@@ -2,8 +2,8 @@
 
 require_relative "protobuf_messages"
 
-# The messages of profile.proto as google-protobuf reads them, in a pool of their own: the judge of what
-# Profile#to_pprof writes.
+# The messages of profile.proto, in a descriptor pool of their own: google-protobuf checks the output of
+# Profile#to_pprof with them.
 module ProfileProto
   # Fields are numbered from 1 on.
   FIELDS = {

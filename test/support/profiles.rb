@@ -42,7 +42,7 @@ module Profiles
 
   OWN = ruby("Profile.capture", File.expand_path("../../lib/memscope/profile/profile.rb", __dir__), 175).freeze
 
-  # A body with stacks given as [names of FRAMES, leaf first; MiB; generation; what else].
+  # A body with stacks, each given as [names of FRAMES, leaf first; MiB; generation; other fields].
   def body(stacks, **given)
     names = stacks.flat_map(&:first).uniq
     stacks = stacks.map do |frames, mebibytes, generation = 0, more = {}|

@@ -2,7 +2,8 @@
 
 require "net/http"
 
-# A real server in a process group of its own, which listens on a free port of 127.0.0.1. Subclasses say what it serves.
+# A real server in a process group of its own, which listens on a free port of 127.0.0.1. Subclasses define the
+# application.
 class PumaProcess
   # The longest wait for anything here, in seconds, on a loaded machine.
   PATIENCE = 90
@@ -28,7 +29,7 @@ class PumaProcess
   #
   # @param command [Array<String>]
   # @param environment [Hash{String => String, nil}]
-  # @param directory [String] where it runs, and where log.txt keeps what it prints
+  # @param directory [String] its working directory, where log.txt has its output
   def initialize(command, environment, directory)
     raise Minitest::Skip, ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
 
@@ -52,7 +53,7 @@ class PumaProcess
     ChildProcess.environment(preload, { "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile"), **env })
   end
 
-  # @return [String] what the server has printed and logged
+  # @return [String] the server's output and log
   def log = File.read(@log)
 
   # @return [Net::HTTPResponse]

@@ -24,7 +24,7 @@ class PumaServer < PumaProcess
     until_found("answer") { get("/pid") }
   end
 
-  # @return [String, nil] what one of the processes answers; nil if none does
+  # @return [String, nil] the answer of one of the processes; nil if none answers
   def get(path)
     request(Net::HTTP::Get.new(path)).body
   rescue SystemCallError, EOFError

@@ -13,10 +13,10 @@ module RestartRules
   # puma_worker_killer, as its README documents it: every 5 seconds, if the RSS of master and workers sums to more than
   # 99 % of the memory that it was told of, the largest worker is terminated. One that boots or stops is left alone.
   class SumOfRss < None
-    # The memory that it is told of, in MiB, where the container has no limit.
+    # The configured memory, in MiB, where the container has no limit.
     MACHINE = 16_384
 
-    # @param sharing_added [Boolean] its user has added to the memory what the sum counts more than once
+    # @param sharing_added [Boolean] whether the limit is raised by the memory that the sum counts more than once
     def initialize(sharing_added: false)
       super()
       @sharing_added = sharing_added

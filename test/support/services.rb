@@ -2,7 +2,7 @@
 
 # Starts servers and programs for the duration of a block, and waits for the files that they make.
 module Services
-  # Ends the process with SIGTERM, and returns what the block returns; @ended is then its status.
+  # Ends the process with SIGTERM after the block, and returns the block's value. Sets @ended to the exit status.
   def spawned(*command, environment, directory)
     log = File.join(directory, "#{File.basename(command.first)}.log")
     pid = Process.spawn(environment, *command, chdir: directory, in: File::NULL, out: log, err: log)

@@ -3,7 +3,7 @@
 # The source of a small Rails application with memscope, for a script that initializes it: `App.initialize!`.
 module SmallRails
   # @param eager_load [Boolean]
-  # @param logs [Boolean] whether it prints what it logs, as "INFO text"
+  # @param logs [Boolean] whether it prints its log, as "INFO text"
   # @return [String] Ruby
   def self.source(eager_load: true, logs: false)
     logger = logs ? '$stdout, formatter: ->(severity, _, _, text) { [severity, " ", text, 10.chr].join }' : "nil"

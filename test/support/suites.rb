@@ -40,7 +40,7 @@ module Suites
                    "test/value/{configuration,configuration/settings,loading}_test.rb",
                    "test/profile/{application,pprof,shares,speedscope}_test.rb")
 
-  # Tests that must pass whatever serves malloc: under a sanitizer, neither glibc nor jemalloc does. The engine's C
+  # Tests that must pass under any malloc: under a sanitizer, neither glibc nor jemalloc serves it. The engine's C
   # tests have a sanitized flavour of their own.
   SANITIZED = (files("test/*_test.rb", "test/{action,bindings,heap,judge,process,profile,value}/*_test.rb",
                      "test/judge/{policy/{decision_rules,group,reading_window,restart_rules},verdict/sentence}_test.rb",
@@ -48,8 +48,8 @@ module Suites
                      "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
                SURFACES).freeze
 
-  # What another Ruby or C library may break first, in a minute: the ledger closes, what malloc and the heap hold is
-  # found again, a compaction moves what was predicted, profiles name lines, the heap is walked.
+  # Tests that another Ruby or C library is likely to break first, in a minute: the ledger's sums, planted memory in
+  # malloc and the heap, the prediction of a compaction, the lines of profiles, a walk of the heap.
   CORE = files("test/acceptance/{closed_sum,compaction,injection,object_profile,smoke,trap}_test.rb",
                "test/{memscope,action/purge,action/purge/result,heap/census,process/ruby_heap}_test.rb",
                "test/{show/report/purge,value/native/absent}_test.rb",

@@ -116,7 +116,7 @@ class TestRun
     outcomes.each { |outcome| puts "          FAILED: #{outcome.name}" if outcome.result == :failed }
   end
 
-  # A process that did not come to its end is a failure too, with what it printed.
+  # A process that did not end normally is a failure too, with its output.
   def outcomes_of(running, status)
     records = File.exist?(running.record) ? records_in(running.record) : []
     outcomes = records.grep(Outcome)

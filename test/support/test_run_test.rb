@@ -3,7 +3,7 @@
 require_relative "../test_helper"
 require "tmpdir"
 
-# test/support/run.rb, in a process of its own: what it says of files that pass, skip, fail, crash and do not load.
+# test/support/run.rb, in a process of its own: its output for files that pass, skip, fail, crash and do not load.
 class TestRunTest < MemscopeTest
   PASSES = "require %(minitest/autorun)\nclass Passes < Minitest::Test; def test_it = pass; end\n"
   FAILS = "#{PASSES}class Fails < Minitest::Test\n  def test_it = assert_equal(1, 2)\nend\n".freeze

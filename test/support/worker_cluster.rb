@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-# A server with forked workers in one container, simulated in steps of 5 seconds, in MiB: what a restart rule sees and
-# what it changes. A worker warms up, fills a cache, loses shared pages, leaks by the work it does, serves fat requests
-# that leave free memory behind, drains when it is told to stop, boots, and may die booting. When the working set
-# exceeds the limit, the kernel kills the largest worker, or all processes of the container (memory.oom.group, as
-# Kubernetes has it on cgroup v2).
+# A server with forked workers in one container, simulated in steps of 5 seconds, in MiB, as the input and the target of
+# restart rules. A worker warms up, fills a cache, loses shared pages, leaks by the work it does, serves fat requests
+# that leave free memory behind, drains before it stops, boots, and may die booting. When the working set exceeds the
+# limit, the kernel kills the largest worker, or all processes of the container (memory.oom.group, as Kubernetes has it
+# on cgroup v2).
 #
-# What comes from outside (load, fat requests, another process, boots that fail) is a function of the trace and of time,
-# so that each rule lives through the same.
+# Events from outside (load, fat requests, another process, boots that fail) are a function of the trace and of time, so
+# that they are the same for each rule.
 class WorkerCluster
   STEP = 5
   # How long the container itself needs to come back.
@@ -38,7 +38,7 @@ class WorkerCluster
     # Memory that only it maps.
     def private = @warm + @cached + @unshared + @leaked + @garbage + [@free, @spike].max + (@load * @trace.work)
 
-    # Resident memory, which counts what it shares with the others.
+    # Resident memory, including pages shared with the others.
     def rss = private + (@trace.shared - @unshared)
 
     def advance(now, load)
@@ -125,7 +125,7 @@ class WorkerCluster
 
   def fork_worker(index) = Worker.new(index, @pid += 1, @now, @trace.boot_seconds, @trace)
 
-  # The worker, or what has come in its place.
+  # The worker or its successor.
   def successor(worker)
     return worker if worker.serving? || @now < worker.until
     return fork_worker(worker.index) if worker.state == :stopping
@@ -161,7 +161,7 @@ class WorkerCluster
   end
 end
 
-# What comes from outside, and what the application is like: by kind and seed.
+# Events from outside, and the application's properties, by kind and seed.
 class ClusterTrace
   KINDS = %i[healthy leak_of_all fast_leak leak_of_one filling_cache fat_request waves neighbours tight_limit
              failing_boots slow_boots copy_on_write no_limit mixture].freeze
@@ -222,7 +222,7 @@ class ClusterTrace
 
   def between(least, most) = least + ((most - least) * @random.rand)
 
-  # Applies what is special about the kind: nothing for :healthy and :no_limit.
+  # Applies the properties of the kind: none for :healthy and :no_limit.
   def shape = respond_to?(@kind, true) && send(@kind)
 
   def leak_of_all = leak_by(0.01, 0.08)

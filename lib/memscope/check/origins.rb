@@ -123,8 +123,8 @@ module Memscope
         body(Rounds::MALLOC, judged) if judged.any?
       end
 
-      # True if Ruby itself allocated the block for an object: at a line that also leaves objects behind, or when moving
-      # an object's memory, at whatever line runs then.
+      # True if Ruby itself allocated the block for an object: at a line that also leaves objects behind, or at any line
+      # while it moved an object's memory.
       def of_an_object?(place)
         return false unless BY_RUBY.match?(place.native)
 

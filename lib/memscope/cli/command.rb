@@ -255,7 +255,7 @@ module Memscope
         @other ||= asking { @given[:socket] ? Client.at(@given[:socket]) : Client.new(@given[:pid]) }
       end
 
-      # For commands that say nothing of the memscope process.
+      # For commands that cannot be about the memscope process itself.
       def require_other = other? || usage_error(:without_process)
 
       # Notes that the command is about its own process, which a person may not have meant.

@@ -11,7 +11,7 @@ module Memscope
       # The columns shown on a terminal narrower than ROOM.
       NARROW_COLUMNS = [0, 1, 5, 7].freeze
       ROOM = 72
-      # The verdicts of what comes first.
+      # The verdicts of processes that are listed first.
       GROWTH = %w[leak step filling].freeze
 
       private

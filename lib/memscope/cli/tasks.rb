@@ -7,7 +7,7 @@ require_relative "../value/words"
 module Memscope
   # Rake tasks: `require "memscope/tasks"` in a Rakefile. In Rails the railtie does that. Each runs the command of its
   # name with the options in OPTIONS: `rake memscope:heap OPTIONS="--pid 4711 --paths-to Order"`. Without --pid it is
-  # about the rake process itself, and says so: rake is not the server.
+  # about the rake process itself, and prints a note: rake is not the server.
   module Tasks
     extend Rake::DSL
 

@@ -88,7 +88,7 @@ module Memscope
       # Starts to sample this process, in a thread, and the processes that it forks. Does nothing if sampling already
       # runs. After `stop`, the history continues with the samples that were kept.
       #
-      # @return [Boolean] whether the process is sampled; if not, the reasons of Memscope.history say why
+      # @return [Boolean] whether the process is sampled; if not, Memscope.history has the reasons
       def start = Sampler.start
 
       # Takes no more samples. Those that were taken are kept.

@@ -12,8 +12,8 @@ module Memscope
     # How many times as long as one full GC each of these takes: a Process.warmup also compacts, and a compaction has
     # several passes. Measured: see benchmark/purge.rb and Purge::Compaction.
     FULL_GCS = { gc: 1, compact: Process.respond_to?(:warmup) ? 4 : 10 }.freeze
-    # Rubies whose GC.compact mistakes whatever lies above a thread's stack for an object: ruby/ruby#7081, fixed in
-    # 3.1.4 and 3.2.1.
+    # Rubies whose GC.compact mistakes the bytes above a thread's stack for an object: ruby/ruby#7081, fixed in 3.1.4
+    # and 3.2.1.
     UNSAFE_TO_COMPACT = %w[3.1.0 3.1.1 3.1.2 3.1.3 3.2.0].freeze
     # Up to this predicted time under the GVL, in microseconds, surfaces walk in the process itself.
     BUDGET_US = 10_000

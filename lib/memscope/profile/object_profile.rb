@@ -113,7 +113,7 @@ module Memscope
       # @api private
       def budget?(budget) = [Float, Rational, Integer].include?(budget.class) && budget.positive? && budget <= MAX_SHARE
 
-      # If there is no obstacle, whatever hooks allocations is ended when the main Ractor is about to create another.
+      # If there is no obstacle, all hooks for allocations are removed before the main Ractor creates another.
       # @api private
       # @return [String, nil] why allocations cannot be hooked now; nil if they can
       def obstacle(version = RUBY_VERSION) = Reasons.sentence(hooks_obstacle(version))

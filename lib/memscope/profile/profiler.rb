@@ -2,10 +2,10 @@
 
 module Memscope
   class Profile < Reading
-    # Starting, recording and reading a profile, and messages on what prevents it. Each profiler is a module that is
-    # extended with this one, and has `check`, `running?`, and three private methods: `begin_session(**options)` returns
-    # the started profile's number, :running or a reason; `end_session` ends the profile; `recorded` makes a Profile of
-    # the result of `end_session`.
+    # Starts, records and reads a profile, or gives the reason why it cannot. Each profiler is a module that is extended
+    # with this one, and has `check`, `running?`, and three private methods. `begin_session(**options)` returns the
+    # started profile's number, :running or a reason. `end_session` ends the profile. `recorded` makes a Profile of the
+    # result of `end_session`.
     # @api private
     module Profiler
       # @return [Lease] through which other processes start, read and stop this profile

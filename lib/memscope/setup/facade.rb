@@ -6,7 +6,7 @@
 # Where the memory of this Ruby process is.
 #
 # Reading calls change nothing, and do not raise if the system does not report a value: such a value is nil, and the
-# reading's `reasons` say why. The classes describe the results of the calls.
+# reading's `reasons` explain it. The classes describe the results of the calls.
 #
 # rss, allocator, snapshot, ledger, ruby_heap, process_memory and cgroup work in a trap handler. Each other call loads a
 # file when first called, such as Memscope::Arenas for arenas. Name it beforehand to make the call in a trap handler.

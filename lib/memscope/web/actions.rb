@@ -18,7 +18,7 @@ module Memscope
       LEVERS = [*Purge::LEVERS.map(&:name), Processes::ALL].freeze
       # Seconds after which a profile that was started from a page ends automatically.
       PROFILE_SECONDS = 3600
-      # Seconds that a heap dump may take: a browser waits meanwhile.
+      # Seconds that a heap dump may take, while a browser waits.
       DUMP_SECONDS = 30
 
       # The result of a purge in one process, or in several workers.

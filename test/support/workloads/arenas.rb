@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# A process with many arenas: 40 threads that allocate, free most of it, and then sleep for good. Afterwards, only the
-# reading itself allocates. Prints what the allocator itself reports, the reading at the same moment, and how many
-# nanoseconds both took.
+# A process with many arenas: 40 threads that allocate, free most of it, and then sleep forever. Afterwards, only the
+# reading itself allocates. Prints the allocator's own report, the reading at the same moment, and the nanoseconds that
+# both took.
 module ManyArenas
   THREADS = 40
   # No decay: one call in a thousand, by chance, returns pages that have been free for a while, which must not happen

@@ -12,7 +12,7 @@ module BusyPuma
   THREADS = 5
   WARMED_UP = 1_000
 
-  # Answers with what a template would make: many short-lived strings, joined.
+  # Answers as a template would: with many short-lived strings, joined.
   APPLICATION = lambda do |env|
     rows = Array.new(env["QUERY_STRING"].to_i) { |row| "<tr>#{"<td>#{row}</td>" * 10}</tr>" }
     [200, { "content-type" => "text/html" }, [rows.join("\n")]]

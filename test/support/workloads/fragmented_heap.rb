@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# A Ruby heap of a known size with holes: fills it with objects of one kind, lets most of them go, and prints what
-# RubyHeap::CompactionForecast predicts and what Purge::Compaction returns, as JSON. KIND, KEEP and MEGABYTES come from
-# the environment.
+# A Ruby heap of a known size with holes: fills it with objects of one kind, drops most of them, and prints the
+# prediction of RubyHeap::CompactionForecast and the result of Purge::Compaction, as JSON. KIND, KEEP and MEGABYTES come
+# from the environment.
 
 require "json"
 require "memscope/action/purge/compaction"

@@ -2,7 +2,7 @@
 
 require "memscope/remote/workers/cluster"
 
-# Loaded by the configuration of a Puma: see PolicyPuma. Only what is measured elsewhere is replaced: the cgroup, and
+# Loaded by the configuration of a Puma: see PolicyPuma. Replaces only parts that other tests measure: the cgroup, and
 # the policy's times.
 module HastyPolicy
   # Takes memory four seconds after its first request: long before it may be restarted (PolicyPuma), long after its boot
@@ -19,7 +19,7 @@ module HastyPolicy
     end
   end
 
-  # The working set is what the processes use; the limit is a little more.
+  # The working set is the memory of the processes. The limit is a little more.
   module Limit
     def read(**)
       pids = [Process.pid, *Dir["/proc/self/task/*/children"].flat_map { |path| File.read(path).split }]
@@ -36,8 +36,8 @@ module HastyPolicy
   end
   Memscope::Cgroup.singleton_class.prepend(Limit)
 
-  # A reading and a decision each second. A restart that did not help, because others took its memory meanwhile on a
-  # slow machine, stops nothing.
+  # A reading and a decision each second. A restart that did not help, because others took its memory on a slow machine,
+  # stops nothing.
   module Times
     def rules
       super.merge(readings: 1, sustained_seconds: 0, settle_seconds: 0.5, gap_seconds: 60, stop_seconds: 1, jitter: 0)

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# What profiles of objects say of lines that keep known numbers of objects, beside the truth: prints for each session
-# its budget, what it watched, and for each line how many objects it keeps, and the estimate, its error and its samples.
-# ENV["SEED"] decides which objects are kept; which are sampled cannot be decided.
+# Compares profiles of objects with the truth, for lines that keep known numbers of objects. Prints the budget and the
+# watched allocations of each session, and for each line the true number, the estimate, its error and its samples.
+# ENV["SEED"] selects the objects that are kept. The sampled objects cannot be selected.
 
 require "json"
 require "memscope"
@@ -19,7 +19,7 @@ class Item
   def initialize(number) = @number = number
 end
 
-# Each makes one object. KEPT says how many of a thousand are kept.
+# Each makes one object. KEPT has the number of objects that are kept of a thousand.
 def rare(number) = [number]
 def some(number) = Item.new(number)
 def many(number) = { number => number }

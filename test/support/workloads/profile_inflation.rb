@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Prints what a malloc profile adds to jemalloc's active bytes, according to memscope and to jemalloc itself; then what
-# the ledger says, and the profile's coverage. BLOCK is the size of the allocated blocks.
+# Prints the bytes that a malloc profile adds to jemalloc's active bytes, by memscope's and by jemalloc's count, then
+# the ledger's reason for malloc, and the profile's coverage. BLOCK is the size of the allocated blocks.
 require "json"
 require "fiddle"
 require "memscope"

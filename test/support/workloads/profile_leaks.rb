@@ -1,8 +1,7 @@
 # frozen_string_literal: true
 
-# What a malloc profile says about memory that is held in known ways: prints, for each way, what was held, what the
-# profile has at the line that allocated it, and what it puts first. Uses the backend ENV["BACKEND"] and the rate
-# ENV["RATE"].
+# Compares a malloc profile with memory that is held in known ways: prints, for each way, the bytes held, the profile's
+# entry for the line that allocated them, and its first entry. Uses the backend ENV["BACKEND"] and the rate ENV["RATE"].
 
 require "json"
 require "openssl"
@@ -19,7 +18,7 @@ module ProfileLeaks
 
   module_function
 
-  # Each allocates COUNT blocks of BLOCK bytes, or about as much, at one line, and says what to expect of the profile.
+  # Each allocates COUNT blocks of BLOCK bytes, or about as much, at one line, and returns the expected entry.
   WAYS = {
     leak: lambda {
       Leaks.leak(BLOCK, COUNT, :here)
@@ -160,7 +159,7 @@ module ProfileLeaks
     stacks_at(body, line).select { |stack| names(body, [stack], :native).include?("leaks_take_block") }
   end
 
-  # What a child that continues the profile holds, and what it frees.
+  # Memory that a child, which continues the profile, holds and frees.
   def in_forked_child
     Memscope::MallocProfile.start(rate: RATE, backend: BACKEND)
     Leaks.leak(BLOCK, COUNT, :here)

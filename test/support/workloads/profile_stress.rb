@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 # A malloc profile at a low rate, for ENV["SECONDS"], during everything that can happen while malloc is called. The
-# backend is ENV["BACKEND"]: imports, jemalloc, or none, which shows whether Ruby itself survives. Prints what was done,
-# and what went wrong without ending the process.
+# backend is ENV["BACKEND"]: imports, jemalloc, or none, which shows whether Ruby itself survives. Prints the actions,
+# and the errors that did not end the process.
 
 require "json"
 require "openssl"
@@ -50,7 +50,7 @@ module ProfileStress
 
   def time_left? = Process.clock_gettime(Process::CLOCK_MONOTONIC) < FINISH
 
-  # New code that is then freed: what the profile has interned about it must stay.
+  # New code that is then freed: the profile's names of it must stay.
   def evaluate
     lines = "text << 'q' * 900\n" * rand(1..10)
     RubyVM::InstructionSequence.compile("text = +'z' * rand(3000)\n#{lines}", "made_#{rand(1 << 30)}.rb").eval

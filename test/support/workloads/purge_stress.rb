@@ -2,7 +2,7 @@
 
 # Levers for ENV["SECONDS"], while eight threads allocate without the GVL: one lever every 100 ms and, in two other
 # threads, purges with their ledgers, and tunings. Prints how often each lever was pulled, how many purges gave a
-# result, how many were refused because another was in progress, and what went wrong. On a busy machine, it continues
+# result, how many were refused because another was in progress, and the errors. On a busy machine, it continues
 # until five levers a second were pulled, each lever at least once, and a purge has given a result.
 
 require "json"
@@ -40,7 +40,7 @@ module PurgeStress
     FAULTS << "#{lever}: #{failure}" if failure
   end
 
-  # If a lever is late, the next one follows at once, so that there are ten a second in all.
+  # If a lever is late, the next one follows immediately, so that there are ten per second in all.
   def pull_each
     due = now
     LEVERS.cycle do |lever|

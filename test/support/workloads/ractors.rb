@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Creates Ractors, which allocate, beside what hooks allocations: `ractors.rb WAY SECONDS`. WAYS says what memscope does
-# in each round; in a control, it is not even loaded. Prints how many times Ractors were created.
+# Creates Ractors, which allocate, while allocations are hooked: `ractors.rb WAY SECONDS`. WAYS has memscope's calls in
+# each round. In a control, memscope is not even loaded. Prints how many times Ractors were created.
 
 way, seconds = ARGV
 FINISH = Process.clock_gettime(Process::CLOCK_MONOTONIC) + Float(seconds)

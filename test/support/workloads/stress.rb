@@ -2,7 +2,7 @@
 
 # Everything at once, for ENV["SECONDS"]: two threads read ledgers, two Ruby threads and two without the GVL allocate,
 # threads come and go, the heap is compacted where it can be, and once a second a child is forked that reads a ledger
-# too. Prints what was done, and each ledger whose rows did not sum to its own scan.
+# too. Prints the numbers of actions, and each ledger whose rows did not sum to its own scan.
 
 require "json"
 require "memscope_test"

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# What memscope says of five endpoints under 16 threads, beside the truth: /leak keeps ENV["KEPT"] objects a request,
-# /cache fills a cache of bounded size and then replaces its entries, the others make garbage only. ENV["SEED"] decides
-# the order of the requests; which objects are sampled cannot be decided. Prints what 1,000 runs of each tag retain, and
-# what each tag's live objects grew by after the cache was full, with one standard error and the truth.
+# Compares memscope's numbers for five endpoints under 16 threads with the truth: /leak keeps ENV["KEPT"] objects per
+# request, /cache fills a cache of bounded size and then replaces its entries, the others make only garbage. ENV["SEED"]
+# decides the order of the requests, but not which objects are sampled. Prints the objects retained per 1,000 runs of
+# each tag, and the growth of its live objects after the cache was full, with one standard error and the truth.
 
 require "json"
 require "memscope"

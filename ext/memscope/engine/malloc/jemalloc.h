@@ -36,7 +36,7 @@ struct memscope_jemalloc_stats {
 
 typedef int (*memscope_mallctl)(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 
-/* The bound mallctl; NULL if none is bound. allocator.h tells which allocator serves malloc. */
+/* The bound mallctl, NULL if none is bound. allocator.h identifies the allocator that serves malloc. */
 memscope_mallctl memscope_jemalloc_entry(void);
 
 /*

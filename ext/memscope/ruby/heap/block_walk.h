@@ -48,7 +48,7 @@ typedef bool memscope_is_garbage(uint32_t slot, const void *data);
 
 /*
  * Caller holds the GVL, or is the only thread of a forked child. No sweep is under way, and no other Ractor is alive.
- * Runs the dsize functions of C extensions. If is_garbage is NULL, no object is garbage. Takes 20 to 60 ns an object,
+ * Runs the dsize functions of C extensions. If is_garbage is NULL, no object is garbage. Takes 20 to 60 ns per object,
  * plus the time of memscope_malloc_blocks_returned. Writes to `blocks` and `walk` only.
  */
 void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct memscope_malloc_blocks *blocks,

@@ -22,9 +22,9 @@ struct memscope_marking {
 
 /*
  * Follows all references. Runs the mark functions of C extensions, as a garbage collection does. Creates no object, and
- * sweeps nothing. 60 to 150 ns an object. Caller holds the GVL, or is the only thread of a forked child. No collection
- * is under way, and no other Ractor is alive. Returns NO_MEMORY, TRUNCATED beyond 2^32 slots, or UNSUPPORTED if Ruby
- * does not export references. Always close it.
+ * sweeps nothing. Takes 60 to 150 ns per object. Caller holds the GVL, or is the only thread of a forked child. No
+ * collection is under way, and no other Ractor is alive. Returns NO_MEMORY, TRUNCATED beyond 2^32 slots, or UNSUPPORTED
+ * if Ruby does not export references. Always close it.
  */
 enum memscope_status memscope_marking_make(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,

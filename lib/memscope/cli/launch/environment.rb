@@ -2,8 +2,8 @@
 
 module Memscope
   module Launch
-    # Changes to the environment of a program that is to be started. They keep existing values where possible. The notes
-    # name the values that change.
+    # Changes to the environment of a program before its start. They keep existing values where possible. The notes name
+    # the values that change.
     class Environment
       # jemalloc's soname, which the dynamic linker looks up.
       JEMALLOC = "libjemalloc.so.2"

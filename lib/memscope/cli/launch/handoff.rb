@@ -35,7 +35,7 @@ module Memscope
           end
         end
 
-        # Called by autorun.rb. Removes from the environment whatever no later program of this process needs.
+        # Called by autorun.rb. Removes variables from the environment that no later program of this process needs.
         #
         # @return [Hash{String => Hash}] the orders for this process, by mode
         def read

@@ -25,7 +25,7 @@ module Memscope
 
       private
 
-      # Whoever reads another process is told why it cannot be read.
+      # The caller gets the reason why the other process cannot be read.
       def failed(error) = raise(error)
 
       def attempt(kind) = send(kind)

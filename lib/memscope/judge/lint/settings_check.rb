@@ -158,8 +158,8 @@ module Memscope
         OF_GLIBC.find { |known| DidYouMean::Levenshtein.distance(name.upcase, known) <= 2 }
       end
 
-      # A variable of another allocator. Whoever sets MALLOC_CONF expects jemalloc to serve malloc; MALLOC_ARENA_MAX is
-      # often set for whichever allocator there is. The dynamic linker reads GLIBC_TUNABLES too.
+      # A variable of another allocator. A user who sets MALLOC_CONF expects jemalloc to serve malloc, but
+      # MALLOC_ARENA_MAX is often set for any allocator. The dynamic linker reads GLIBC_TUNABLES too.
       def foreign(name, reader)
         return if name == TUNABLES && !@variables[name].include?("glibc.malloc.")
 

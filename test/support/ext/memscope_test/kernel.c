@@ -44,7 +44,7 @@ static VALUE host_deny_pagemap_scan(VALUE self) {
     return Qnil;
 }
 
-/* Sets what the kernel does with this system call, whatever its arguments. */
+/* Sets the kernel's answer to this system call, for any arguments. */
 static VALUE answer(unsigned syscall_number, unsigned action) {
     struct sock_filter instructions[] = {
         LOAD(nr),

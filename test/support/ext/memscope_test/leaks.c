@@ -1,9 +1,9 @@
 /*
  * Leaks: C code that takes blocks from malloc in every state that a process can be in, for tests of the malloc profile.
  *
- * The argument `how` says where the work is done: :here (with the GVL), :without_gvl, or :pthread (in a thread that
- * Ruby does not know, and that ends before the method returns). The blocks are a linked list, newest first; only one
- * thread at a time may use it.
+ * The argument `how` is :here (works with the GVL), :without_gvl, or :pthread (works in a thread that Ruby does not
+ * know, and that ends before the method returns). The blocks are a linked list, newest first. Only one thread at a time
+ * may use it.
  */
 #include "memscope_test.h"
 
@@ -114,7 +114,7 @@ static void *blocks_resized(void *argument) {
     return NULL;
 }
 
-/* Takes blocks of work->size bytes, or of up to 4 KiB if that is 0, and frees each at once. */
+/* Takes blocks of work->size bytes, or of up to 4 KiB if that is 0, and frees each immediately. */
 static void *blocks_churned(void *argument) {
     struct work *work = argument;
     unsigned state = (unsigned)(uintptr_t)pthread_self();

@@ -268,7 +268,7 @@ static size_t nameless_size(const void *bytes) {
 /* Fields that are not set are NULL, even the name: legal, if unusual. */
 static const rb_data_type_t nameless = {.function = {.dfree = RUBY_DEFAULT_FREE, .dsize = nameless_size}};
 
-/* Host.nameless(bytes) -> an object that says it holds this many bytes, and whose type has no name. */
+/* Host.nameless(bytes) -> an object that reports this many bytes, and whose type has no name. */
 static VALUE host_nameless(VALUE self, VALUE bytes) {
     size_t *size;
     VALUE object = TypedData_Make_Struct(rb_cObject, size_t, &nameless, size);
@@ -313,8 +313,8 @@ static const rb_data_type_t quick_type = {.wrap_struct_name = "Host::Quick",
                                           .function = {.dfree = free_slow, .dsize = slow_size}};
 
 /*
- * Host.sized(bytes, nanoseconds) -> an object that says it holds this many bytes, and whose size function takes this
- * many nanoseconds; it raises for the largest size_t. Its type is Host::Slow, or Host::Quick if nanoseconds is 0.
+ * Host.sized(bytes, nanoseconds) -> an object that reports this many bytes, and whose size function takes this many
+ * nanoseconds. It raises for the largest size_t. Its type is Host::Slow, or Host::Quick if nanoseconds is 0.
  */
 static VALUE host_sized(VALUE self, VALUE bytes, VALUE nanoseconds) {
     const rb_data_type_t *type = NUM2SIZET(nanoseconds) > 0 ? &slow_type : &quick_type;
@@ -330,7 +330,7 @@ static VALUE host_size_calls(VALUE self) {
     return SIZET2NUM(slow_calls);
 }
 
-/* Marks what is no object, as many extensions do with fields that are not set yet, and one object several times. */
+/* Marks values that are not objects, as many extensions do with unset fields, and one object several times. */
 static void mark_anything(void *data) {
     const VALUE *object = data;
     const VALUE words[] = {0, 0x10, *object + 1, (VALUE)data, UINTPTR_MAX, Qtrue, *object};

@@ -1,6 +1,6 @@
 /*
- * The host process as tests play it: known amounts of memory put in known places, threads that Ruby knows nothing
- * of, and a kernel that refuses what a sandbox would refuse. Never part of the gem.
+ * A simulated host process: known amounts of memory in known places, threads that Ruby does not know, and system calls
+ * refused as in a sandbox. Never part of the gem.
  *
  * Everything here except Leaks is a singleton method of the Ruby module Host, runs under the GVL, and raises
  * SystemCallError if the kernel refuses.
