@@ -12,10 +12,10 @@ require "tempfile"
 module ChildProcess
   ROOT = File.expand_path("../..", __dir__)
 
-  # A shell's background job ignores SIGINT, and a command under nohup SIGHUP; every child would inherit that.
+  # A shell's background job ignores SIGINT, and a command under nohup SIGHUP. Every child would inherit that.
   %i[INT HUP].each { |signal| trap(signal, "DEFAULT") }
 
-  # The first directory to search for memscope/memscope.so; a sanitizer build is not in lib/.
+  # The first directory to search for memscope/memscope.so. A sanitizer build is not in lib/.
   EXTENSION_DIRECTORY = ENV.fetch("MEMSCOPE_EXTENSION_DIR", File.join(ROOT, "lib"))
   TEST_EXTENSION_DIRECTORY = File.join(ROOT, "tmp", "memscope_test")
 

@@ -12,7 +12,7 @@ module Compiled
   BUILDING = Mutex.new
   MAKING_DIRECTORY = Mutex.new
 
-  # The compiler failed; the message contains its output.
+  # The compiler failed. The message contains its output.
   class Failure < StandardError; end
 
   class << self

@@ -14,7 +14,7 @@ module Dumps
 
   NO_OBJECTS = %w[SHAPE ZOMBIE].freeze
 
-  # What ObjectSpace.dump_all wrote; labels of classes only.
+  # A dump of ObjectSpace.dump_all. Only classes have labels.
   def of_lines(path)
     roots, rest = parsed(path).partition { |line| line["type"] == "ROOT" }
     objects = rest.reject { |line| NO_OBJECTS.include?(line["type"]) }

@@ -18,7 +18,7 @@ module MallocProfileWays
 
   EACH_BACKEND = ALL.except(:imports_under_jemalloc).freeze
 
-  # Defines one test for each way; the block gets its options. Returns the tests' names.
+  # Defines one test for each way. The block gets its options. Returns the tests' names.
   def each_way(name, ways = self::WAYS, &body)
     ways.map do |way, options|
       define_method("test_#{name}_#{way}") do

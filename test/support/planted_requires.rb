@@ -3,7 +3,7 @@
 # Readings of a program's files and their costs, made by hand.
 module PlantedRequires
   FIELDS = %i[id parent path gem lazy objects_bytes malloc_bytes mapped_bytes].freeze
-  # The program requires a, whose file requires b and a's own part; b's constant loads late; set.rb requires b again.
+  # The program requires a, whose file requires b and a's own part. b's constant loads late. set.rb requires b again.
   NODES = [
     [0, nil, "main.rb", nil, false, 100, 10, 0],
     [1, 0, "/gems/a-1/lib/a.rb", "a", false, 1000, 200, 0],

@@ -93,7 +93,7 @@ module Profiles
           [%i[tree parse main], 3, 1], [%i[string tap set main], 2, 0]], **given)
   end
 
-  # Random stacks of all kinds, as many as in real programs; the same seed gives the same stacks.
+  # Random stacks of all kinds, as many as in real programs. The same seed gives the same stacks.
   def random(seed, allocations: true, stacks: 60, names: FRAMES.keys)
     dice = Random.new(seed)
     made = Array.new(stacks) do

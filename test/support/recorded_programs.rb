@@ -29,7 +29,7 @@ module RecordedPrograms
 
   def programs(script) = [RbConfig.ruby, "-I#{directory}", make("main.rb", script)]
 
-  # Runs a program as it is and recorded; both must print the same and end alike.
+  # Runs a program as it is and recorded. Both must print the same and end alike.
   def assert_alike(script, status: 0)
     alone = ChildProcess.run_command(*programs(script))
     recorded = launch("requires", "--json", "--", *programs(script))

@@ -59,7 +59,7 @@ module RestartRules
     end
   end
 
-  # GitLab's watchdog, as its documentation describes it: a thread of each worker looks every 60 seconds; at the fifth
+  # GitLab's watchdog, as its documentation describes it: a thread of each worker looks every 60 seconds. At the fifth
   # strike in a row above its limit of RSS, the worker terminates itself. With all workers at the limit, the container
   # is 90 % full.
   class Watchdog < None

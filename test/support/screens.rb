@@ -32,7 +32,7 @@ module Screens
     # The last complete screen: the next one has begun.
     def whole_lines = split(frames[-2])
 
-    # The screen as soon as it matches; it may be incomplete.
+    # The screen as soon as it matches. It may be incomplete.
     def wait(pattern)
       wait_for(pattern.inspect) { lines.join("\n").then { |shown| shown if shown.match?(pattern) } }
     end

@@ -64,7 +64,7 @@ class ServedApplication < PumaProcess
   end
 
   class << self
-    # A generated Rails application; initializer is the text of its config/initializers/memscope.rb.
+    # A generated Rails application. `initializer` is the text of its config/initializers/memscope.rb.
     def rails(initializer: "", **options, &use)
       in_directory do |directory|
         root = RailsSkeleton.copy_to(directory)
@@ -77,7 +77,7 @@ class ServedApplication < PumaProcess
       end
     end
 
-    # A Sinatra application; configuration is Ruby that runs before it is loaded.
+    # A Sinatra application. `configuration` is Ruby that runs before it is loaded.
     def sinatra(configuration: "", **options, &use)
       in_directory do |directory|
         File.write(File.join(directory, "Gemfile"), gemfile("sinatra"))

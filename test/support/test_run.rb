@@ -5,7 +5,7 @@ require "minitest"
 require "tmpdir"
 
 # Runs test files, each in a process that is forked from this one, three at a time on two processors: the tests of many
-# files wait for child processes half of the time. Prints a line for each file as it ends; then why tests were skipped,
+# files wait for child processes half of the time. Prints a line for each file as it ends. Then why tests were skipped,
 # and each failure.
 class TestRun
   # What became of a test: :passed, :skipped or :failed. The text is the reason, or the failure.

@@ -38,7 +38,7 @@ class WebCase < MemscopeTest
   # A clock that advances a minute at each look, so that every refusal is logged.
   def unhurried = (0..).step(60).each.method(:next)
 
-  # Uses Rack::Lint to check the response; it also checks the request, so malformed requests need `lint: false`.
+  # Uses Rack::Lint to check the response. It also checks the request, so malformed requests need `lint: false`.
   def request(verb, path, env = {}, on: application, lint: true)
     env = Rack::MockRequest.env_for(path, method: verb, **env.slice(:input, :params))
                            .merge(LOCAL, env.except(:input, :params))

@@ -72,7 +72,7 @@ module Memscope
       end
     end
 
-    # One purge. Refuses invalid arguments before it does anything; then reads a ledger and, for each lever, makes a
+    # One purge. Refuses invalid arguments before it does anything. Then reads a ledger and, for each lever, makes a
     # forecast, runs the lever and reads a ledger again.
     # @api private
     class Run

@@ -2,7 +2,7 @@
 
 module Memscope
   class Check < Reading
-    # How many objects a block allocates, in all and of given classes, compared with limits.
+    # The number of objects that a block allocates, in all and of given classes, compared with limits.
     #
     #   allocations = Memscope::Check.allocations({ objects: 0..12, String => 0..3 }) { parse(line) }
     #   allocations.passed?  # => false

@@ -114,7 +114,7 @@ module Memscope
         of(options, application, ran_in: :process, **application.to_h, &progress)
       end
 
-      # Runs the block twice in this process, and compares how many objects the second run allocates with limits.
+      # Runs the block twice in this process, and checks how many objects the second run allocates against limits.
       #
       # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>}] for a class with a name, or for :objects
       #   (all classes), how many objects the block may allocate. An Integer means exactly that many. Internal objects

@@ -7,8 +7,8 @@ module Memscope
   # The command line: `memscope COMMAND [options]`. Each command is a class, in a file that is loaded when it runs.
   #
   # Exit status: 0 for success, 64 for a usage error, 74 for a failure to read or write. From doctor, 1 means warnings,
-  # and 2 means critical findings; from leaks and watch, 1 means that memory grows. A program that memscope
-  # execs exits with its own status.
+  # and 2 means critical findings. From leaks and watch, 1 means a leak. A program that memscope execs exits with its
+  # own status.
   # @api private
   module CLI
     # The names of the commands.

@@ -143,7 +143,7 @@ module Memscope
       # True if the command becomes COMMAND.
       def program? = !@command.nil?
 
-      # True if it can become one.
+      # True if this command can become a program.
       def becomes_program? = @parser.banner.include?(PROGRAM)
 
       def check

@@ -11,8 +11,8 @@ module Memscope
   # * :objspace, the lines of ObjectSpace.dump_all, for heapy, heap-profiler, sheap and others
   #
   # A dump has no contents: no string, symbol, number or Hash key, no path and no address. It has the names of classes,
-  # constants and variables, which normally come from code; if a program makes such names from data, they reveal that
-  # data. Sizes are rounded up to sizes that the allocator has; a converted dump keeps the sizes of the original. An
+  # constants and variables, which normally come from code. If a program makes such names from data, they reveal that
+  # data. Sizes are rounded up to sizes that the allocator has. A converted dump keeps the sizes of the original. An
   # object is identified by its distance from BasicObject in the heap. That distance is the same in each dump of one
   # process, unless a reason for `numbers` excludes that. A new object may take the place of a freed one.
   class Dump < Reading

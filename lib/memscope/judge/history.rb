@@ -13,7 +13,7 @@ module Memscope
   #   history.points(:malloc, since: Time.now - 3600, step: 60)
   #
   # Puma's plugin, Workers.watch (Sidekiq) and Rails start a history, unless the setting `history` is false. A thread
-  # takes the samples; costly samples are so rare that together they use less than a thousandth of a core. While the
+  # takes the samples. Costly samples are so rare that together they use less than a thousandth of a core. While the
   # thread runs, Ruby does not detect deadlocks of the program's threads. A forked child of such a process samples
   # itself too, and starts with an empty history.
   class History < Reading

@@ -14,7 +14,7 @@ module Memscope
   #
   # The thread of Memscope::History judges every five minutes. Growth is a leak only if nothing else explains it: no
   # warm-up, no cache that fills, no step, no daily or weekly pattern of load. A leak is called when two judgements in a
-  # row find it and the growth has lasted; it is cleared when three judgements in a row do not find it.
+  # row find it and the growth has lasted. It is cleared when three judgements in a row do not find it.
   #
   # The extension judges (engine/trend). This is its answer. All surfaces cite it, in the same words.
   #
@@ -94,7 +94,7 @@ module Memscope
 
       private
 
-      # Why the process is not sampled; or why layers are unknown, if there is a verdict.
+      # Why the process is not sampled, or why layers are unknown, if there is a verdict.
       def reasons(body, sampling)
         return body[:reasons] if body[:reasons].keys.intersect?(%i[verdict extension])
         return sampling.slice(:running) if body[:evidence][:points].zero? && body[:growth].nil?

@@ -46,7 +46,7 @@ module Memscope
         old[:ignored] || value != 1 << old[:value] ? own : { **old, name: name, value: value }
       end
 
-      # `source` is the last text that sets the option to its current value; `given` is the value in the last text that
+      # `source` is the last text that sets the option to its current value. `given` is the value in the last text that
       # names the option. jemalloc accepts the word "default" as the value of narenas only.
       def setting(name, value, texts)
         texts.each_with_object({ name: name, value: value, source: "default" }) do |(source, pairs, _rest), setting|

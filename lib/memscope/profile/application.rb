@@ -51,7 +51,7 @@ module Memscope
         end
       end
 
-      # `root` has no symbolic links; `source` is a key of ROOTS.
+      # `root` has no symbolic links. `source` is a key of ROOTS.
       attr_reader :root, :source
 
       # `scripts` are the directories where RubyGems installs scripts that start the programs of gems.

@@ -24,7 +24,7 @@ module Memscope
       attr_reader :profile
 
       # `warm` and `ended` are the generations that began when the warm-up (nil if it has not) and the program ended.
-      # `threshold` is in bytes; for a profile of objects, in objects.
+      # `threshold` is in bytes or, for a profile of objects, in objects.
       def initialize(whole, warm:, ended:, threshold:)
         @threshold = threshold
         @judged = !warm.nil? && ended > warm

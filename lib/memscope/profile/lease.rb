@@ -67,8 +67,8 @@ module Memscope
         @profiler.snapshot.tap { @watch&.call }
       end
 
-      # `session` is the number of the profile that `snapshot` reads, 0 if there is none; `shared` is whether
-      # stop_shared can stop the running one; `jemalloc` is whether jemalloc's profiler is ready.
+      # `session` is the number of the profile that `snapshot` reads, 0 if there is none. `shared` is whether
+      # stop_shared can stop the running one. `jemalloc` is whether jemalloc's profiler is ready.
       def state
         running = @profiler.running?
         { session: running || last? || !@keep ? @profiler.session : 0, running: running, shared: shared?,

@@ -15,7 +15,7 @@ module Memscope
       # …/bundler/gems/rails-1c2d3e4f5a6b/…
       CHECKOUT = %r{/bundler/gems/(?:extensions/[^/]+/[^/]+/)?(?<name>[^/]+)-(?<version>\h{7,40})/}
       INTERNAL = /\A<internal:/
-      # Code given to eval, since Ruby 3.3; the path is of the file that called eval.
+      # Code given to eval, since Ruby 3.3. The path is of the file that called eval.
       EVALUATED = /\A\(eval at (?<path>.+):\d+\)\z/m
       OWN = "memscope #{VERSION}".freeze
       # memscope's own code, as a gem or a checkout.

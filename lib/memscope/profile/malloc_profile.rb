@@ -7,7 +7,7 @@ module Memscope
   # its allocation, and tracks each sampled block until it is freed.
   #
   # One profile runs at a time, for the whole process, whichever thread starts it. A forked child continues its own copy
-  # of its parent's profile until the child stops it; then it can start another one.
+  # of its parent's profile until the child stops it. Then it can start another one.
   #
   #     Memscope::MallocProfile.start
   #     # … a while later

@@ -13,7 +13,7 @@ module Memscope
   #   measurement.value               # => the block's result
   #   puts measurement
   #
-  # Each object that the calling thread allocates is counted, in any of its fibers; a reason gives the number of objects
+  # Each object that the calling thread allocates is counted, in any of its fibers. A reason gives the number of objects
   # that other threads allocate in the meantime. Garbage is collected as usual. Internal objects count too, such as the
   # caches that Ruby fills when a line runs for the first time: call the block once before, to leave these out.
   #

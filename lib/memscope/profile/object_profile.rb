@@ -7,7 +7,7 @@ module Memscope
   # the garbage collector finds its object dead. From Ruby 3.3 on, cheap enough to be always on.
   #
   # One profile runs at a time, for the whole process, whichever thread starts it. A forked child continues its own copy
-  # of its parent's profile until the child stops it; then it can start another one.
+  # of its parent's profile until the child stops it. Then it can start another one.
   #
   #     Memscope::ObjectProfile.start
   #     # … a while later

@@ -17,7 +17,7 @@ module Memscope
 
         module_function
 
-        # `number` has 64 bits; negative ones are written as two's complement.
+        # `number` has 64 bits. Negative ones are written as two's complement.
         def varint(number)
           return SMALL[number] if number.between?(0, 127)
 
@@ -47,7 +47,7 @@ module Memscope
       # Fields of the message Mapping: has_functions, has_filenames, has_line_numbers, has_inline_frames.
       SYMBOLISED = { 7 => 1, 8 => 1, 9 => 1, 10 => 1 }.freeze
 
-      # Go's sample types, in Go's order; pprof shows the last one by default.
+      # Go's sample types, in Go's order. By default, pprof shows the last one.
       ALLOCATED = { %w[alloc_objects count] => :allocated_objects, %w[alloc_space bytes] => :allocated_bytes }.freeze
       LIVE = { %w[inuse_objects count] => :live_objects, %w[inuse_space bytes] => :live_bytes }.freeze
       # The first mapping, which names the whole profile.
@@ -70,7 +70,7 @@ module Memscope
         @locations = {}
       end
 
-      # Binary; the same for the same profile.
+      # Binary. The same profile gives the same bytes.
       def to_s = Zlib::Deflate.new(nil, Zlib::MAX_WBITS + GZIP).deflate(message, Zlib::FINISH)
 
       private

@@ -4,7 +4,7 @@ module Memscope
   Record.declare(__FILE__)
 
   # Which Ruby lines allocated live malloc memory, or live objects: the allocations sampled since profiling began that
-  # are still live. The numbers of bytes and objects are estimates; live bytes come with their standard error and number
+  # are still live. The numbers of bytes and objects are estimates. Live bytes come with their standard error and number
   # of samples.
   #
   #   profile = Memscope::MallocProfile.snapshot
@@ -204,7 +204,7 @@ module Memscope
     # @api private
     def difference? = !since.nil?
 
-    # A report for people: 80 columns; plain ASCII unless the locale is UTF-8.
+    # A report for people: 80 columns, plain ASCII unless the locale is UTF-8.
     #
     # @param by [Symbol] one of `groupings`
     # @param limit [Integer] the maximum number of entries

@@ -276,7 +276,7 @@ module Memscope
       []
     end
 
-    # A path of another name, from the process's environment, if that can be read.
+    # The path in MEMSCOPE_LISTEN, if the process's environment has one and can be read.
     def configured
       File.binread("/proc/#{@pid}/environ")[%r{(?:\A|\0)MEMSCOPE_LISTEN=(/[^\0]*)}n, 1]
     rescue SystemCallError

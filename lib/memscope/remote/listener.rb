@@ -35,7 +35,7 @@ module Memscope
         @lock.synchronize { @current&.open? ? same(path) : start(path) }
       end
 
-      # Listens if MEMSCOPE_LISTEN or the setting `listen` asks for it, or with `always`; in Rails the railtie starts
+      # Listens if MEMSCOPE_LISTEN or the setting `listen` requires it, or with `always`. In Rails the railtie starts
       # the listener instead. Never raises, so that it cannot make a boot fail.
       # @api private
       def boot(asked_by = "MEMSCOPE_LISTEN", always: false)

@@ -71,8 +71,8 @@ module Memscope
     # @raise [ArgumentError] unless `arena` is nil or the index of an arena in use
     def size_classes(arena: nil) = Loading.unit(:SizeClasses).read(arena: arena)
 
-    # malloc's fragmentation as named ratios; how much free memory a purge would return, and how much is stuck. Tier T1
-    # under jemalloc. T2 under glibc, whose chunks are walked.
+    # malloc's fragmentation as named ratios, the free memory that a purge would return, and the memory that is stuck.
+    # Tier T1 under jemalloc. T2 under glibc, whose chunks are walked.
     #
     # @return [Fragmentation]
     def fragmentation = Loading.unit(:Fragmentation).read
@@ -102,7 +102,7 @@ module Memscope
 
     # The objects that hold the memory of Ruby's heap: the memory that each class retains, the objects that retain most
     # with the paths to them, and the garbage. Tier T3: a forked child walks the heap, 1 to 3 seconds per million
-    # objects, with 60 to 120 bytes of memory an object; the fork stops Ruby for 12 ms per GB, and a garbage collection
+    # objects, with 60 to 120 bytes of memory per object. The fork stops Ruby for 12 ms per GB, and a garbage collection
     # under way is finished first. With `in: :process`, the walk runs in this process, under the GVL. Runs the mark and
     # size functions of C extensions.
     #
@@ -126,8 +126,8 @@ module Memscope
     # @return [Cgroup]
     def cgroup = Cgroup.read
 
-    # Every process of this Puma cluster, as each last reported itself; without `plugin :memscope` in config/puma.rb
-    # only this process. Tier T2 before the first report, else T0; a Puma worker gets the answer of its master, by one
+    # Every process of this Puma cluster, as each last reported itself. Without `plugin :memscope` in config/puma.rb
+    # only this process. Tier T2 before the first report, else T0. A Puma worker gets the answer of its master, by one
     # call.
     #
     # @return [Workers]
@@ -149,7 +149,7 @@ module Memscope
     # @raise [ArgumentError] unless `now` is true or false
     def verdict(now: false) = Loading.unit(:History).verdict(now: now)
 
-    # The problems of this process's memory, with remedies. Tier T3; changes nothing, and runs no GC unless `gc` is
+    # The problems of this process's memory, with remedies. Tier T3. Changes nothing, and runs no GC unless `gc` is
     # true.
     #
     # @param since [Diagnosis, nil] an earlier diagnosis (Diagnosis.from_json reads one): adds findings about growth

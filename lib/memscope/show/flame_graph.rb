@@ -8,7 +8,7 @@ require_relative "report/profile"
 module Memscope
   module Report
     # A self-contained page that draws a profile. Its Content-Security-Policy allows only its own scripts and styles,
-    # by their hashes, and no requests; names from the program are inserted only as text.
+    # by their hashes, and no requests. Names from the program are inserted only as text.
     # @api private
     class FlameGraph
       include ERB::Util

@@ -8,8 +8,8 @@ module Memscope
   # OpenTelemetry and Yabeda export them. docs/metrics.md lists all families.
   #
   # The readings of a collection cost tier T1 at most, except ledgers, tags and glibc's arenas (T2) and a census (T3).
-  # The configuration's `metrics_ledger_interval_seconds` limits how often readings above T1 are taken; without this
-  # setting, there are no ledgers and no arenas of glibc. Arenas also need `metrics_arenas`; a census needs
+  # The configuration's `metrics_ledger_interval_seconds` limits how often readings above T1 are taken. Without this
+  # setting, there are no ledgers and no arenas of glibc. Arenas also need `metrics_arenas`, and a census needs
   # `metrics_objects`.
   #
   # In a Puma cluster with the memscope plugin, any worker answers for all. A per-process family then has one sample per

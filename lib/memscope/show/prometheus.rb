@@ -7,7 +7,7 @@ module Memscope
   #
   #   [200, { "content-type" => Memscope::Prometheus::CONTENT_TYPE }, [Memscope::Prometheus.text]]
   #
-  # docs/metrics.md lists the families; Metrics explains their costs.
+  # docs/metrics.md lists the families. Metrics explains their costs.
   module Prometheus
     # The content type of the text format.
     CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

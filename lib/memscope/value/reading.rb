@@ -125,7 +125,7 @@ module Memscope
   # The base of everything that memscope reads: a Record in an envelope with its kind, versions, process and time. A
   # subclass declares its own fields with `field`. `reasons` and `cost` follow them.
   #
-  # A field that is a counter (a total that only grows) is declared with `counters: true`; a Hash that holds counters,
+  # A field that is a counter (a total that only grows) is declared with `counters: true`, a Hash that holds counters,
   # with their keys (`counters: %i[count time]`). All other numbers are gauges.
   class Reading < Record
     # The versions of `to_h`'s layout that `from_h` understands.

@@ -8,7 +8,7 @@ module Memscope
   module Web
     # Who may use the pages.
     #
-    # If `authorize` is configured, it alone decides; otherwise `username` and `password` do. If none of these is
+    # If `authorize` is configured, it alone decides. Otherwise `username` and `password` do. If none of these is
     # configured, the pages are closed, except that under Rails, in development and test, they are open to a browser on
     # the same machine: peer and Host must be loopback (under DNS rebinding, the Host is the attacker's), and nothing
     # may hint at a proxy, since the client behind a proxy is unknown.
@@ -30,7 +30,7 @@ module Memscope
       # Headers that proxies, load balancers and tunnels add.
       FORWARDED = /\AHTTP_(?:X_FORWARDED|FORWARDED|VIA|X_REAL_IP|(?:X_)?(?:CLUSTER_)?CLIENT_IP|TRUE_CLIENT_IP|
                              CF_|FASTLY_|X_ENVOY_|X_ORIGINAL_|X_AMZN_|TAILSCALE_)/x
-      # nginx before 1.29.7 speaks HTTP/1.0 to upstream servers by default; no browser does.
+      # nginx before 1.29.7 speaks HTTP/1.0 to upstream servers by default. No browser does.
       BROWSERS = %r{\AHTTP/(?:1\.1|[2-9](?:\.\d)?)\z}
       DEFAULT_PORTS = { "http" => ":80", "https" => ":443" }.freeze
 

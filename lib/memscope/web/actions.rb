@@ -174,7 +174,7 @@ module Memscope
         value("worker") == Processes::ALL && chosen.size > 1 ? chosen : named(chosen)
       end
 
-      # The process with the form's pid. Without the plugin any process of a server may get the request; and a worker
+      # The process with the form's pid. Without the plugin any process of a server may get the request, and a worker
       # may have been replaced.
       def named(places)
         pid = value("pid") or return places

@@ -5,7 +5,7 @@ module Memscope
     # The processes that pages are about, and the readings of each, for all requests: the workers of the cluster that
     # this process belongs to, each of which answers over its own socket; or, without a cluster, this process.
     #
-    # One thread at a time takes a reading; threads that wait for the same reading share it. A reading is kept for ten
+    # One thread at a time takes a reading. Threads that wait for the same reading share it. A reading is kept for ten
     # times as long as it took, but at least a second and at most half a minute. So any number of requests costs at most
     # a tenth of the time, unless a reading takes more than three seconds. Errors are kept as well. A forked child takes
     # its own readings.
@@ -176,7 +176,7 @@ module Memscope
       end
 
       # Runs one of Calls in one process after the other, so that they do not all stop at the same time. If a process
-      # fails, the results of the others are kept; if it does not answer, the others still get their time.
+      # fails, the results of the others are kept. If it does not answer, the others still get their time.
       #
       # @param places [Array<Place>]
       # @param name [Symbol]

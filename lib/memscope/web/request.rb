@@ -51,7 +51,7 @@ module Memscope
       def template = :error
     end
 
-    # A request: its path, format and parameters. All input is untrusted and bounded; malformed input raises HttpError.
+    # A request: its path, format and parameters. All input is untrusted and bounded. Malformed input raises HttpError.
     # @api private
     class Request
       # Formats by extension.

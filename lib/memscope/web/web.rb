@@ -16,13 +16,13 @@ module Memscope
   # The browser then fetches the same page with the findings. Each reading has an address for JSON and text: /ledger,
   # /doctor, /workers, /census, /heap, /arenas, /size_classes, /fragmentation, /ruby_heap and /mappings, which as HTML
   # lead to the page that shows it. /metrics is for Prometheus. POST changes the process: /purge with lever=NAME, or
-  # lever=all; /profile with do=start or do=stop; do=gc collects garbage before /doctor or /profile is read.
+  # lever=all; /profile with do=start or do=stop. do=gc collects garbage before /doctor or /profile is read.
   #
   # In a Puma cluster with plugin :memscope, a page shows worker N with worker=N, otherwise the first worker.
-  # /debug/pprof/heap serves the malloc profile to Pyroscope, Parca and `go tool pprof` as Go programs do; in a cluster,
+  # /debug/pprof/heap serves the malloc profile to Pyroscope, Parca and `go tool pprof` as Go programs do. In a cluster,
   # the merged profile of all workers.
   #
-  # Closed by default. Configure `username` and `password`, or `authorize`; without them, only a browser on the same
+  # Closed by default. Configure `username` and `password`, or `authorize`. Without them, only a browser on the same
   # machine gets in, and only under Rails in development and test. The log names the missing part of a denied request.
   module Web
     APPLICATION = Application.new

@@ -2,7 +2,7 @@
 
 # An application for checks: it keeps an object, three objects or a block of malloc with each request, fills a cache to
 # its bound, fills one more and more slowly, or keeps numbers, or nothing, or something until it has had no request for
-# a while; or its requests fail. Loaded again, it starts anew.
+# a while, or its requests fail. Loaded again, it starts anew.
 
 require "memscope_test"
 

@@ -25,7 +25,7 @@ module Patients
     Host.free_blocks(keep: 8)
   end
 
-  # Under glibc, one block in 256 keeps the heap from shrinking; the pages between are free.
+  # Under glibc, one block in 256 keeps the heap from shrinking. The pages between are free.
   def trimmable(mebibytes)
     allocate(mebibytes, sizes: [640])
     Host.free_blocks(keep: 256)

@@ -63,7 +63,7 @@ module ProfileLeaks
     }
   }.freeze
 
-  # Whether the allocating function of Ruby's zlib extension has a name; packages strip it.
+  # Whether the allocating function of Ruby's zlib extension has a name. Packages strip it.
   ZLIB_HAS_NAMES = File.binread($LOAD_PATH.resolve_feature_path("zlib").last).include?("zlib_mem_alloc")
 
   # What C libraries hold for Ruby objects: how many objects, a lambda that makes that many and returns its line, and

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Takes ENV["RUNS"] profiles of the same leak, each with samples of its own; prints [estimate, stated error, samples] of
+# Takes ENV["RUNS"] profiles of the same leak, each with samples of its own. Prints [estimate, stated error, samples] of
 # each, and how much was leaked. Leaks blocks of ENV["BLOCK"] bytes at ENV["RATE"], enough for ENV["SAMPLES"] samples.
 
 require "json"

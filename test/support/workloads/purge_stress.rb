@@ -53,7 +53,7 @@ module PurgeStress
     end
   end
 
-  # Two threads do this: each either succeeds or is told that the other is purging or tuning; neither ever waits.
+  # Two threads do this: each either succeeds or is refused because the other is purging or tuning. Neither ever waits.
   def purge_and_tune(busy)
     count = 0
     while time_left?

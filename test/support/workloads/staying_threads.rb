@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Threads that do something and then stay alive. A thread that ends flushes its caches and, as the last thread of a
-# jemalloc arena, has the arena purged; both happen some time after Thread#join has returned, so amounts would be
+# jemalloc arena, has the arena purged. Both happen some time after Thread#join has returned, so amounts would be
 # uncertain.
 module StayingThreads
   PATH = __FILE__

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Sixteen threads make a million strings of mixed sizes; one in fifty is kept, the rest is garbage. The kept ones are
+# Sixteen threads make a million strings of mixed sizes. One in fifty is kept, the rest is garbage. The kept ones are
 # spread over the whole heap and fragment it: a busy server after a large import looks like this.
 
 KEPT = Array.new(16) do |seed|

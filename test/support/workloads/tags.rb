@@ -26,7 +26,7 @@ ENDPOINTS = {
   "/small" => -> { page.call(10) }, "/medium" => -> { page.call(50) }, "/large" => -> { page.call(200) }
 }.freeze
 
-# Each thread serves its part of the requests; now and then, one of them collects garbage while others are serving.
+# Each thread serves its part of the requests. Now and then, one of them collects garbage while others are serving.
 serve = lambda do |random|
   orders = Array.new(REQUESTS) { ENDPOINTS.keys.sample(random: random) }.each_slice(REQUESTS / THREADS).to_a
   every = REQUESTS / COLLECTIONS

@@ -326,7 +326,7 @@ static struct memscope_range read_only_pages(const struct memscope_shared_object
     return (struct memscope_range){0};
 }
 
-/* Visits the slots that a list of relocations fills; a text relocation fills none. */
+/* Visits the slots that a list of relocations fills. A text relocation fills none. */
 static void visit_slots(const struct memscope_shared_object *object, const ElfW(Rela) * list, size_t bytes,
                         memscope_import_slot_visitor visit, void *context) {
     const elf_symbol *symbols = dynamic_pointer(object, DT_SYMTAB);

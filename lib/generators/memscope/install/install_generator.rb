@@ -5,7 +5,7 @@ require "rails/generators/base"
 module Memscope
   # Generators for `rails generate`.
   module Generators
-    # `rails generate memscope:install`: writes an initializer with every setting; shows how to mount the pages.
+    # `rails generate memscope:install` writes an initializer with every setting, and shows how to mount the pages.
     class InstallGenerator < ::Rails::Generators::Base
       # Columns of a comment in the initializer.
       WIDTH = 100

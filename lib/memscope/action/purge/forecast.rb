@@ -26,7 +26,7 @@ module Memscope
 
       class << self
         # For :trim, the ledger must be deep. `collect` collects garbage first, which narrows the forecast of a
-        # compaction; without it, the forecast changes nothing in the process.
+        # compaction. Without it, the forecast changes nothing in the process.
         def of(lever, ledger, collect:, heap: nil)
           case lever
           when :gc then new(nil, nil, (WORDS[:found_by_dry_run] unless collect))

@@ -12,7 +12,7 @@ module Memscope
     #   growth.classes.first.name  # => "Order"
     #   growth.paths.first.to_s    # => "Bus::HANDLERS → Array → Order"
     #
-    # Only reachable objects count as new; `new_garbage_count` counts those that are garbage.
+    # Only reachable objects count as new. `new_garbage_count` counts those that are garbage.
     class Growth < Reading
       class << self
         # @return [String] "heap_graph_growth"

@@ -19,7 +19,7 @@ module Memscope
       # The variable of all of glibc's tunables.
       TUNABLES = "GLIBC_TUNABLES"
       OF_GLIBC = [TUNABLES, "MALLOC_TRACE", *GLIBC.values].freeze
-      # The variable of some build of jemalloc, or a misspelling of it; builds differ in the prefix.
+      # The variable of some build of jemalloc, or a misspelling of it. Builds differ in the prefix.
       CONF = /\A(.*?)_?MALLOC_?CONF\z/i
 
       # @param inputs [Inputs]

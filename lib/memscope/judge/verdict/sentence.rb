@@ -39,7 +39,7 @@ module Memscope
           WORDS.fill(:too_early, seen: seen, needed: needed(verdict), meanwhile: meanwhile(verdict))
         end
 
-        # Before the first judgement, the noise is unknown; the text then adds how long growth must last to be a leak.
+        # Before the first judgement, the noise is unknown. The text then adds how long growth must last to be a leak.
         def needed(verdict)
           time = verdict.needs_seconds or return WORDS[:month_needed]
 

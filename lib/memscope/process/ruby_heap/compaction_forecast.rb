@@ -5,7 +5,7 @@ module Memscope
     # How much of a heap the passes of Purge::Compaction will return to the kernel: bytes of heap pages, which are
     # resident unless swapped out.
     #
-    # There is no forecast for Ruby 3.2, nor for 4.1 and newer, which were not measured; nor if the upper bound exceeds
+    # There is no forecast for Ruby 3.2 or for 4.1 and newer, which were not measured, nor if the upper bound exceeds
     # RATIO times the lower bound. The bounds are that far apart on Ruby 3.1 if more than about half of the pages hold
     # objects that cannot be moved, and on any Ruby if many live slots are young and may be garbage (a reading with
     # `collect: true` has no such slots).

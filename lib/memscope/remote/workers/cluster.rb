@@ -8,10 +8,10 @@ require_relative "puma_host"
 
 module Memscope
   class Workers < Reading
-    # Puma's cluster. The plugin creates it in the master before the first fork, so that each worker has a copy; the
+    # Puma's cluster. The plugin creates it in the master before the first fork, so that each worker has a copy. The
     # master keeps the last report of each worker.
     #
-    # Only the thread that samples the master writes @reports, and only Puma's loop writes @handles; each replaces one
+    # Only the thread that samples the master writes @reports, and only Puma's loop writes @handles. Each replaces one
     # frozen Hash with another, so that readers need no lock.
     # @api private
     class Cluster

@@ -8,7 +8,7 @@ module Memscope
 
     # The declaration of one family: its name, its meaning, and where its samples come from.
     #
-    # A name ends in its base unit, if it has one; the name of a counter ends in _total. Labels are a closed list; their
+    # A name ends in its base unit, if it has one. The name of a counter ends in _total. Labels are a closed list. Their
     # values are bounded by memscope itself (rows, arenas, workers, kinds, 20 classes, 50 tags) and never come from
     # users: tags are names of actions and jobs.
     class Definition

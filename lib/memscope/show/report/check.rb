@@ -2,7 +2,7 @@
 
 module Memscope
   module Report
-    # A check: the verdict, and each growth with its places and retainers; of an application also the memory in use
+    # A check: the verdict, and each growth with its places and retainers. For an application, also the memory in use
     # after each round.
     class CheckPage < ReadingPage
       HEADINGS = ["requests", "objects", "slots MiB", "malloc MiB", "RSS MiB"].freeze

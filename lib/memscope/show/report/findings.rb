@@ -2,7 +2,7 @@
 
 module Memscope
   module Report
-    # A diagnosis: the findings, worst first, with their numbers and remedies; then all checks.
+    # A diagnosis: the findings, worst first, with their numbers and remedies. Then all checks.
     class FindingsPage < ReadingPage
       WORDS = { critical: "CRITICAL", warning: "WARNING", info: "info" }.freeze
       MARGIN = " " * 11

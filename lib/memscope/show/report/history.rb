@@ -59,7 +59,7 @@ module Memscope
       end
     end
 
-    # A verdict: its sentence, its numbers, the next step; with a history, also its series that changed.
+    # A verdict: its sentence, its numbers, the next step. With a history, also its series that changed.
     class VerdictPage < ReadingPage
       def initialize(reading, history: nil, **display)
         super(reading, **display)

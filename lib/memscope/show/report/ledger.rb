@@ -76,7 +76,7 @@ module Memscope
       # With shared memory if the ledger was read with `shared: true`.
       def numbers(bytes, percent, shared) = [mebibytes(bytes), percent, *(cell(shared) if @sharing)]
 
-      # As many items as fit in the column of details; if not even one fits there, as many as fit right after the label.
+      # As many items as fit in the column of details. If not even one fits there, as many as fit right after the label.
       def fitting(label, items, room)
         choices = [label.ljust(LABEL), label].flat_map do |text|
           items.size.downto(1).map { |number| "#{text}  #{items.first(number).join(', ')}" }
@@ -151,7 +151,7 @@ module Memscope
 
       def footer = @page.joined([cost, against_statm, agreement].compact, indent: "  ")
 
-      # statm is read before and after the scan; the difference is 0 if the scan's RSS lies between the two values.
+      # statm is read before and after the scan. The difference is 0 if the scan's RSS lies between the two values.
       def against_statm
         bounds = [@reading.statm_before_bytes, @reading.statm_after_bytes].compact
         return if bounds.empty? || @reading.rss_bytes.nil?
@@ -179,7 +179,7 @@ module Memscope
         detail = row.detail.except(*HIDDEN)
         detail.delete(:text_bytes) if row.id == :others # files of any kind, code or not
         trimmable = detail.delete(:trimmable_bytes)
-        # Shown on leaves, which hold the trimmable memory; the detail of the row malloc has its sum.
+        # Shown on leaves, which hold the trimmable memory. The detail of the row malloc has its sum.
         trim = "#{Quantity.size(trimmable)} trimmable" if row.leaf? && trimmable&.positive?
         [*unverified, *trim, *detail.filter_map { |name, value| item(name.to_s.tr("_", " "), value) }]
       end
@@ -203,7 +203,7 @@ module Memscope
       private_class_method :item, :number
     end
 
-    # A Diff. For two ledgers, it shows the rows as a tree, in MiB; for other readings, the numbers, one a line.
+    # A Diff. For two ledgers, it shows the rows as a tree, in MiB. For other readings, the numbers, one per line.
     # Unchanged numbers and rows that changed by less than 0.05 MiB are left out.
     class DiffPage < ReadingPage
       NUMBER_WIDTH = 14

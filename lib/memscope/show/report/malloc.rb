@@ -64,7 +64,7 @@ module Memscope
       end
     end
 
-    # Size classes with any memory, one a line: the memory in use, and the free memory in slabs.
+    # Size classes with any memory, one per line: the memory in use, and the free memory in slabs.
     class SizeClassesPage < MallocPage
       HEADINGS = ["bytes", "in use", "MiB in use", "slabs", "partly", "used %", "MiB slack", "allocs"].freeze
 
@@ -85,7 +85,7 @@ module Memscope
          *slabs(size_class), counter(size_class.allocations)]
       end
 
-      # The cells on slabs; a large class has no slabs.
+      # The cells on slabs. A large class has no slabs.
       def slabs(size_class)
         return ["", "", "", ""] if size_class.kind == :large
 
@@ -106,7 +106,7 @@ module Memscope
       def percent(part, whole) = whole.positive? ? format("%.0f", 100 * part.fdiv(whole)) : ""
     end
 
-    # The three ratios, each with its two sizes; then the memory that is free but resident, by the lever that returns
+    # The three ratios, each with its two sizes. Then the memory that is free but resident, by the lever that returns
     # it. SizeClassesPage has the memory that is stuck in slabs of each size.
     class FragmentationPage < MallocPage
       # By label: the field of the ratio, and the fields of its two sizes.
@@ -136,7 +136,7 @@ module Memscope
       end
     end
 
-    # Ruby's heap by slot size: pages and slots, and how much compaction could empty; then how full the pages are.
+    # Ruby's heap by slot size: pages and slots, and how much compaction could empty. Then the occupancy of the pages.
     class RubyHeapPage < ReadingPage
       HEADINGS = ["slot", "pages", "slots", "live", "free", "live %", "MiB compactable"].freeze
 

@@ -79,10 +79,10 @@ module Memscope
                 "pid #{ledger.pid}"])
       end
 
-      # A plain table. Each row is as long as the headings; `keys` has an element for each row.
+      # A plain table. Each row is as long as the headings. `keys` has an element for each row.
       def table(headings, rows, keys: nil) = Table.new(self, headings, rows, nil, keys)
 
-      # A table whose last column is text; the other columns are narrow. `long` and `keys` are as in Table.
+      # A table whose last column is text. The other columns are narrow. `long` and `keys` are as in Table.
       def listing(headings, rows, long: :cut, keys: nil) = Table.new(self, headings, rows, long, keys)
 
       # Columns right-aligned under their headings, each after two blanks, or one if two would be too wide for the
@@ -158,7 +158,7 @@ module Memscope
 
     # A reading as text: a title, sections with a blank line between them, the reasons of missing numbers, and a footer.
     # Subclasses define `sections`, an Array, and can override the rest. A section is an Array of lines, one String, or
-    # nil; sections without lines are left out.
+    # nil. Sections without lines are left out.
     class ReadingPage
       include Quantity
 
@@ -264,7 +264,7 @@ module Memscope
       def range_cell(bytes) = bytes ? mebibyte_range(bytes) : @page.unknown
     end
 
-    # A page with lists, of which only the first rows are shown; the others are summed up.
+    # A page with lists, of which only the first rows are shown. The others are summed up.
     class ListPage < ReadingPage
       # How many rows of a list are shown by default.
       ROWS = 20

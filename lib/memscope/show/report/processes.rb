@@ -4,9 +4,9 @@ module Memscope
   module Report
     # The processes of a server, one per line with its sizes, sharing and growth, and then their largest rows.
     class WorkersPage < ReadingPage
-      # How many rows of the ledgers have a column of their own; the others share one.
+      # How many rows of the ledgers have a column of their own. The others share one.
       ROWS = 5
-      # Fields for which the table shows a dash if they are missing; their reasons are not printed.
+      # Fields for which the table shows a dash if they are missing. Their reasons are not printed.
       DASHED = %i[unshared_since_fork_bytes].freeze
       # Verdicts whose sentence is below the table.
       TOLD = %i[leak too_early].freeze
@@ -86,7 +86,7 @@ module Memscope
     end
 
     # Mappings with resident memory, one a line: KiB of address space, KiB resident, permissions, address, the ledger
-    # row that owns the mapping, and its file's name; if several rows own parts of it, the smaller ones are below. With
+    # row that owns the mapping, and its file's name. If several rows own parts of it, the smaller ones are below. With
     # a limit, the largest mappings first.
     class MappingsPage < ListPage
       # All of them by default.

@@ -3,7 +3,7 @@
 module Memscope
   module Report
     # A profile of malloc or of objects, or the difference of two: the places that hold most, each with the line of the
-    # application that called it, the native function that allocated most there, and the age of the memory; then how the
+    # application that called it, the native function that allocated most there, and the age of the memory. Then how the
     # profile was measured.
     class ProfilePage < ReadingPage
       # The numbers of several entries.
@@ -114,7 +114,7 @@ module Memscope
         @page.listing([*headings, noun([0])], cells.zip(texts).map(&:flatten), long: :lines)
       end
 
-      # Of an Entry or a Sum; empty instead of estimates from too few samples.
+      # Of an Entry or a Sum. Empty instead of estimates from too few samples.
       def cells(sum, size)
         return [*[""] * (size - 2), number(sum.samples), ""] unless estimated?(sum)
 
@@ -136,7 +136,7 @@ module Memscope
                 entries.sum(&:samples), (shares.sum if shares.any?))
       end
 
-      # The largest entries; entries with too few samples for an estimate only if there are no others. For a difference,
+      # The largest entries. Entries with too few samples for an estimate only if there are no others. For a difference,
       # the entries that grew most, and those that shrank most.
       def shown
         return known.first(@limit) unless @signed

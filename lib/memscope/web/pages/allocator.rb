@@ -2,7 +2,7 @@
 
 module Memscope
   module Web
-    # The five pages; each is the scope of its templates.
+    # The five pages. Each is the scope of its templates.
     # @api private
     module Pages
       # The allocator that serves malloc, and the layout of malloc's memory and of Ruby's heap.

@@ -18,7 +18,7 @@ module Memscope
       end
 
       # The memory of the process over time: as a chart, and each series as a line of a table. JSON is the whole
-      # history; with range=1h, 12h or 7d, only the buckets of that range.
+      # history. With range=1h, 12h or 7d, only the buckets of that range.
       # @api private
       class History < Page
         include OverTime

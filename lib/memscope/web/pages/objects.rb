@@ -4,7 +4,7 @@ module Memscope
   module Web
     module Pages
       # The last census and the last heap graph that were taken on this page, or by `memscope census` and `memscope
-      # heap`; both are kept in the process that was counted.
+      # heap`. Both are kept in the process that was counted.
       # @api private
       class Objects < Page
         READINGS = %i[census heap].freeze

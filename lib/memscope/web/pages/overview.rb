@@ -99,7 +99,7 @@ module Memscope
         # @return [Integer] the sum of the rows
         def sum_bytes = ledger.rows.sum(&:bytes)
 
-        # @return [Float, nil] for how many milliseconds a full GC is predicted to stop Ruby
+        # @return [Float, nil] the predicted pause of a full GC, in milliseconds
         def gc_pause_ms = forecast.levers.find { |lever| lever.name == :gc }&.predicted_pause_ms
 
         private

@@ -104,7 +104,7 @@ static VALUE host_block_break(VALUE self) {
 }
 
 /*
- * Host.pin(string) -> nil: reads its bytes by process_vm_readv, which pins their pages; since Linux 5.19, pinning first
+ * Host.pin(string) -> nil: reads its bytes by process_vm_readv, which pins their pages. Since Linux 5.19, pinning first
  * copies a page that is shared with a parent or child.
  */
 static VALUE host_pin(VALUE self, VALUE string) {
@@ -128,7 +128,7 @@ static VALUE host_close_descriptors(VALUE self, VALUE first, VALUE last) {
     return Qnil;
 }
 
-/* Host.allow_huge_pages! -> nil: Ruby forbids transparent huge pages for its process at boot; this allows them. */
+/* Host.allow_huge_pages! -> nil: Ruby forbids transparent huge pages for its process at boot. This allows them. */
 static VALUE host_allow_huge_pages(VALUE self) {
     if (prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) != 0)
         rb_sys_fail("PR_SET_THP_DISABLE");

@@ -191,7 +191,7 @@ static VALUE leaks_churn_behind(VALUE self, VALUE rounds) {
 
 /*
  * malloc in a signal handler is not allowed, but profilers and crash reporters call it all the same. If the handler has
- * interrupted malloc itself, that fails even without memscope; so this handler churns only if it has interrupted
+ * interrupted malloc itself, that fails even without memscope. So this handler churns only if it has interrupted
  * memscope's code.
  */
 static uintptr_t memscope_start, memscope_end;
@@ -229,7 +229,7 @@ static void churn_in_handler(int number, siginfo_t *info, void *context) {
 }
 
 /*
- * Leaks.churn_on_alarm(microseconds) -> Integer: churns in a C signal handler at this interval; 0 stops it. Returns how
+ * Leaks.churn_on_alarm(microseconds) -> Integer: churns in a C signal handler at this interval. 0 stops it. Returns how
  * often the handler has churned so far.
  */
 static VALUE leaks_churn_on_alarm(VALUE self, VALUE microseconds) {

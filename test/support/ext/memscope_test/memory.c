@@ -277,7 +277,7 @@ static VALUE host_nameless(VALUE self, VALUE bytes) {
     return object;
 }
 
-/* An object whose size function takes a while; slow_calls counts the calls of that function. */
+/* An object whose size function takes a while. slow_calls counts the calls of that function. */
 struct slow {
     size_t bytes, nanoseconds;
 };

@@ -77,7 +77,7 @@ static VALUE host_malloc_on_a_signal_stack(VALUE self) {
     return Qnil;
 }
 
-/* Most blocks have up to 16 KiB; with trims, some are so large that glibc mmaps them. */
+/* Most blocks have up to 16 KiB. With trims, some are so large that glibc mmaps them. */
 static size_t churned_size(unsigned *state) {
     size_t size = 16 + (size_t)rand_r(state) % 16384;
 
@@ -112,7 +112,7 @@ static void *churn(void *seed) {
 
 /*
  * Host.start_churning(count, trims = false) -> nil: starts `count` pthreads that allocate and free without the GVL
- * until stop_churning; with trims they call malloc_trim as well.
+ * until stop_churning. With trims they call malloc_trim as well.
  */
 static VALUE host_start_churning(int argc, VALUE *argv, VALUE self) {
     VALUE count_value, trims;
