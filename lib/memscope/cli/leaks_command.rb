@@ -5,8 +5,8 @@ Memscope::Loading.unit :Check
 module Memscope
   module CLI
     # `memscope leaks -- COMMAND`: becomes a Ruby program that fails if one of its lines keeps too much memory that it
-    # allocated after the warm-up or, with --objects, too many Ruby objects. `memscope leaks config.ru`: whether an
-    # application keeps memory with each request to one path.
+    # allocated after the warm-up or, with --objects, too many Ruby objects. `memscope leaks config.ru`: checks whether
+    # an application keeps memory with each request to one path.
     class LeaksCommand < Command
       # How many bytes, and with --objects how many objects, a line may keep by default.
       THRESHOLDS = { nil => 1 << 20, true => 10_000 }.freeze

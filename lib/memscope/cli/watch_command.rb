@@ -2,7 +2,7 @@
 
 module Memscope
   module CLI
-    # `memscope watch`: whether the memory of a process grows, by its history.
+    # `memscope watch`: judges from its history whether the memory of a process is growing.
     class WatchCommand < Command
       # The exit status for a leak.
       LEAK = 1

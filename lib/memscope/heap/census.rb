@@ -3,7 +3,7 @@
 module Memscope
   Record.declare(__FILE__)
 
-  # How many objects Ruby's heap holds, of which class, and their bytes.
+  # The number of objects in Ruby's heap, by class, and their bytes.
   #
   #   before = Memscope.census(gc: true)
   #   work

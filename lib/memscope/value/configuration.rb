@@ -47,8 +47,8 @@ module Memscope
       # @api private
       def so_far = settled? ? @current : new(values)
 
-      # One setting so far, for threads that ask for it again and again, and for code that runs before the application,
-      # which may change it, is loaded.
+      # One setting so far, for threads that read it repeatedly, and for code that runs before the application is
+      # loaded, which may still change it.
       # @api private
       # @return [Object] the setting's value, or its `safe` value if its environment variable is invalid
       def effective(name)

@@ -10,7 +10,7 @@ module Memscope
     class Sampler
       # Seconds between two samples of the numbers that are read in microseconds.
       SECONDS = STEPS.first
-      # The minimum of seconds between two readings of a kind that takes longer.
+      # Minimum seconds between two readings of a kind that takes longer.
       MIN_READING_SECONDS = 60
       # The minimum of seconds between two walks of all objects, which may fork.
       MIN_WALK_SECONDS = 600
