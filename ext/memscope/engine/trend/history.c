@@ -185,7 +185,7 @@ static void fill_between(double *values, const double *whole, size_t from, size_
     }
 }
 
-/* Fills in the epochs without a sample, and returns the first epoch with one. */
+/* Returns the first epoch with a sample, and fills in the later epochs without one. */
 static size_t complete(struct taken *taken, int index) {
     enum memscope_history_series series = judged[index].series, whole = judged[index].whole;
     double *values = taken->values[series];
