@@ -20,7 +20,7 @@ class Rooms
     "graph" => { files: "ext/memscope/engine/graph/*", may: %w[base] },
     "dump" => { files: "ext/memscope/engine/dump/*", may: %w[base graph] },
     "trend" => { files: "ext/memscope/engine/trend/*", may: %w[base] },
-    "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: %w[base] },
+    "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: %w[base graph] },
     "init" => { files: "ext/memscope/init.h", may: [] },
     "ruby" => { files: "ext/memscope/ruby/*.{c,h}", may: [*engine, "values"] },
     "heap" => { files: "ext/memscope/ruby/heap/*", may: [*engine, "values", "ruby"] },

@@ -15,6 +15,7 @@ module RecordStructs
   NUMBER = %w[uint64_t NUMBER].freeze
   SIGNED = %w[int64_t SIGNED].freeze
   TEXT = ["struct memscope_text", "TEXT"].freeze
+  NAME = %w[uint64_t NAME].freeze
   MEMBERS = {
     "bytes" => NUMBER, "count" => NUMBER, "signed_bytes" => SIGNED, "integer" => SIGNED, "time" => SIGNED,
     "number" => %w[double REAL], "boolean" => %w[int64_t BOOLEAN], "string" => TEXT, "text" => TEXT,
@@ -35,7 +36,8 @@ module RecordStructs
 
         #{records.map { |section| declaration(section) }.join("\n")}
         #define MEMSCOPE_RECORDS(RECORD) #{records.map { |section| "RECORD(#{section.options['struct']})" }.join(' ')}
-        #define EXTERN(name) extern const struct memscope_record memscope_##name##_record;
+        #define EXTERN(name) extern const struct memscope_record memscope_##name##_record; \
+                             extern const struct memscope_##name memscope_##name##_unknown;
         MEMSCOPE_RECORDS(EXTERN)
         #undef EXTERN
 
@@ -59,8 +61,11 @@ module RecordStructs
 
     def members(section) = section.rows.select { |row| MEMBERS.key?(row.type) && !row.options.key?("by_hand") }
 
+    # The type in C, and the kind of member.
+    def member(row) = row.options.key?("interned") ? NAME : MEMBERS.fetch(row.type)
+
     def declaration(section)
-      lines = members(section).map { |row| "    #{MEMBERS.fetch(row.type).first} #{row.name.delete_suffix('?')};\n" }
+      lines = members(section).map { |row| "    #{member(row).first} #{row.name.delete_suffix('?')};\n" }
       "struct memscope_#{section.options['struct']} {\n#{lines.join}};\n"
     end
 
@@ -69,7 +74,7 @@ module RecordStructs
       record = section.options["struct"]
       lines = members(section).map do |row|
         name = row.name.delete_suffix("?")
-        "    MEMBER(#{record}, #{name}, #{MEMBERS.fetch(row.type).last}, \"#{allowed(row)}\") \\\n"
+        "    MEMBER(#{record}, #{name}, #{member(row).last}, \"#{allowed(row)}\") \\\n"
       end
       "#define MEMSCOPE_MEMBERS_#{record}(MEMBER) \\\n#{lines.join}\n" \
         "#define MEMSCOPE_VERSION_#{record} UINT64_C(0x#{Digest::SHA256.hexdigest(lines.join)[0, 16]})\n"

@@ -1,5 +1,7 @@
 #include "values.h"
 
+#include "graph/names.h"
+
 #include <ruby/thread.h>
 #include <string.h>
 
@@ -17,11 +19,19 @@ VALUE memscope_text_value(struct memscope_text text) {
     return text.start == NULL ? Qnil : rb_utf8_str_new(text.start, (long)text.length);
 }
 
+VALUE memscope_name_value(const struct memscope_names *names, uint64_t number) {
+    size_t length;
+    const char *name = memscope_names_get(names, (uint32_t)number, &length);
+
+    length = strnlen(name, length);
+    return length == 0 ? Qnil : rb_utf8_str_new(name, (long)length);
+}
+
 static VALUE symbol_of(struct memscope_text text) {
     return text.start == NULL ? Qnil : ID2SYM(rb_intern2(text.start, (long)text.length));
 }
 
-static VALUE value_of(const struct memscope_member *member, const char *at) {
+static VALUE value_of(const struct memscope_member *member, const char *at, const struct memscope_names *names) {
     union {
         uint64_t number;
         int64_t signed_number;
@@ -39,6 +49,8 @@ static VALUE value_of(const struct memscope_member *member, const char *at) {
         return value.signed_number < 0 ? Qnil : value.signed_number ? Qtrue : Qfalse;
     case MEMSCOPE_MEMBER_REAL:
         return isnan(value.real) ? Qnil : DBL2NUM(value.real);
+    case MEMSCOPE_MEMBER_NAME:
+        return memscope_name_value(names, value.number);
     case MEMSCOPE_MEMBER_TEXT:
         return memscope_text_value(value.text);
     case MEMSCOPE_MEMBER_SYMBOL:
@@ -47,10 +59,30 @@ static VALUE value_of(const struct memscope_member *member, const char *at) {
     return Qnil;
 }
 
-void memscope_set_members(VALUE hash, const struct memscope_record *record, const void *values) {
-    for (size_t index = 0; index < record->count; index++)
-        memscope_hash_set(hash, record->members[index].name,
-                          value_of(&record->members[index], (const char *)values + record->members[index].offset));
+void memscope_set_members(VALUE hash, const struct memscope_record *record, const void *values,
+                          const struct memscope_names *names) {
+    for (size_t index = 0; index < record->count; index++) {
+        const struct memscope_member *member = &record->members[index];
+
+        memscope_hash_set(hash, member->name, value_of(member, (const char *)values + member->offset, names));
+    }
+}
+
+VALUE memscope_record_hash(const struct memscope_record *record, const void *values,
+                           const struct memscope_names *names) {
+    VALUE hash = rb_hash_new();
+
+    memscope_set_members(hash, record, values, names);
+    return hash;
+}
+
+VALUE memscope_record_list(const struct memscope_record *record, const void *rows, size_t count,
+                           const struct memscope_names *names) {
+    VALUE list = rb_ary_new_capa((long)count);
+
+    for (size_t index = 0; index < count; index++)
+        rb_ary_push(list, memscope_record_hash(record, (const char *)rows + index * record->size, names));
+    return list;
 }
 
 VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t scratch_bytes) {

@@ -33,16 +33,33 @@ static inline size_t memscope_hash_get_size(VALUE hash, const char *key) {
     return FIXNUM_P(value) ? FIX2ULONG(value) : RTEST(value);
 }
 
-/* Sets the hash's values for all members of a record. */
-void memscope_set_members(VALUE hash, const struct memscope_record *record, const void *values);
+struct memscope_names;
 
-/* memscope_NAME_hash(values) for each record NAME: a Hash of its members. */
+/* Sets the hash's values for all members of a record. names: those of the members that are names, else NULL. */
+void memscope_set_members(VALUE hash, const struct memscope_record *record, const void *values,
+                          const struct memscope_names *names);
+
+/* A Hash of a record's members, and an Array of such Hashes. */
+VALUE memscope_record_hash(const struct memscope_record *record, const void *values,
+                           const struct memscope_names *names);
+VALUE memscope_record_list(const struct memscope_record *record, const void *rows, size_t count,
+                           const struct memscope_names *names);
+
+/*
+ * For each record NAME: memscope_NAME_hash(values), or memscope_NAME_named_hash(values, names) if members are names,
+ * and memscope_NAME_list(rows, count, names).
+ */
 #define RECORD(name)                                                                                                   \
     static inline VALUE memscope_##name##_hash(const struct memscope_##name *values) {                                 \
-        VALUE hash = rb_hash_new();                                                                                    \
-                                                                                                                       \
-        memscope_set_members(hash, &memscope_##name##_record, values);                                                 \
-        return hash;                                                                                                   \
+        return memscope_record_hash(&memscope_##name##_record, values, NULL);                                          \
+    }                                                                                                                  \
+    static inline VALUE memscope_##name##_named_hash(const struct memscope_##name *values,                             \
+                                                     const struct memscope_names *names) {                             \
+        return memscope_record_hash(&memscope_##name##_record, values, names);                                         \
+    }                                                                                                                  \
+    static inline VALUE memscope_##name##_list(const struct memscope_##name *rows, size_t count,                       \
+                                               const struct memscope_names *names) {                                   \
+        return memscope_record_list(&memscope_##name##_record, rows, count, names);                                    \
     }
 MEMSCOPE_RECORDS(RECORD)
 #undef RECORD
@@ -62,6 +79,9 @@ VALUE memscope_text_or_nil(const char *text);
 
 /* A String tagged as UTF-8, or nil for an unknown text. */
 VALUE memscope_text_value(struct memscope_text text);
+
+/* Such a String: the name with this number, as far as its first NUL. nil if it is empty. */
+VALUE memscope_name_value(const struct memscope_names *names, uint64_t number);
 
 uint64_t memscope_clock_ns(clockid_t clock);
 

@@ -118,7 +118,7 @@ static void answer(void *argument, struct memscope_scratch *scratch) {
 
     memscope_heap_answer(&scan->question, &scan->call.listing, scratch, &scan->room, &scan->answer);
     if (memscope_is_forked_child())
-        scan->answer.child_bytes = memscope_forked_child_grown_bytes();
+        scan->answer.totals.child_bytes = memscope_forked_child_grown_bytes();
 }
 
 /* No method is called, and nothing allocated, from the listing of the pages to the walk or the fork. */
@@ -141,8 +141,8 @@ static VALUE answer_of_process(struct graph_scan *scan) {
     if (scan->answer.status != MEMSCOPE_OK)
         return memscope_reason_of("graph_unanswered", memscope_status_reason(scan->answer.status));
     memscope_slot_rate_learn(&ns_of_1000_slots, scan->call.listing.slots, scan->answer.spent_ns);
-    if (scan->answer.child_bytes > scan->call.listing.slots)
-        memscope_slot_rate_learn(&bytes_of_1000_slots, scan->call.listing.slots, scan->answer.child_bytes);
+    if (scan->answer.totals.child_bytes > scan->call.listing.slots)
+        memscope_slot_rate_learn(&bytes_of_1000_slots, scan->call.listing.slots, scan->answer.totals.child_bytes);
     return Qnil;
 }
 
@@ -152,46 +152,13 @@ static VALUE text(const char *start, size_t length) {
     return length == 0 ? Qnil : rb_utf8_str_new(start, (long)length);
 }
 
-VALUE memscope_graph_name(const struct memscope_names *names, uint32_t name) {
-    size_t length;
-    const char *start = memscope_names_get(names, name, &length);
-
-    return text(start, strnlen(start, length));
-}
-
-VALUE memscope_graph_place(const struct memscope_names *names, uint32_t name) {
+/* The part of a name after its NUL, nil if empty. */
+static VALUE place(const struct memscope_names *names, uint64_t name) {
     size_t length, own;
-    const char *start = memscope_names_get(names, name, &length);
+    const char *start = memscope_names_get(names, (uint32_t)name, &length);
 
     own = strnlen(start, length);
     return own == length ? Qnil : text(start + own + 1, length - own - 1);
-}
-
-static VALUE name(const struct graph_scan *scan, uint32_t number) {
-    return memscope_graph_name(&scan->answer.names, number);
-}
-
-/* Every object has a slot, so 0 stands for slots whose sizes a dump does not state. */
-static VALUE slot_bytes(uint64_t bytes, uint64_t objects) {
-    return bytes == 0 && objects > 0 ? Qnil : ULL2NUM(bytes);
-}
-
-static VALUE class_hash(const struct graph_scan *scan, const struct memscope_class_row *row) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "name", name(scan, row->class_name));
-    memscope_hash_set(hash, "count", ULL2NUM(row->count));
-    memscope_hash_set(hash, "slot_bytes", slot_bytes(row->slot_bytes, row->count));
-    memscope_hash_set(hash, "bytes", ULL2NUM(row->bytes));
-    memscope_hash_set(hash, "retained_bytes", ULL2NUM(row->retained));
-    return hash;
-}
-
-static VALUE garbage_hash(const struct graph_scan *scan, const struct memscope_class_row *row) {
-    VALUE hash = class_hash(scan, row);
-
-    rb_hash_delete(hash, memscope_symbol("retained_bytes"));
-    return hash;
 }
 
 static VALUE thread_name(const struct memscope_thread_list *threads, uint32_t thread) {
@@ -211,36 +178,25 @@ static VALUE step_hash(const struct memscope_names *names, const struct memscope
     uint32_t number = MEMSCOPE_EDGE_NUMBER(step->edge);
     VALUE hash = rb_hash_new();
 
-    memscope_hash_set(hash, "name", memscope_graph_name(names, step->name));
+    memscope_hash_set(hash, "name", memscope_name_value(names, step->name));
     memscope_hash_set(hash, "times", UINT2NUM(step->times));
     memscope_hash_set(hash, "edge", memscope_symbol(edges[kind]));
     memscope_hash_set(hash, "by",
                       kind == MEMSCOPE_EDGE_INDEX ? rb_obj_as_string(UINT2NUM(number))
-                                                  : memscope_graph_name(names, number));
-    memscope_hash_set(hash, "made_at", memscope_graph_place(names, step->name));
+                                                  : memscope_name_value(names, number));
+    memscope_hash_set(hash, "made_at", place(names, step->name));
     memscope_hash_set(hash, "thread_name", thread_name(threads, step->thread));
     return hash;
 }
 
-static void set_held(VALUE hash, const struct memscope_names *names, const struct memscope_held_answer *held) {
-    memscope_hash_set(hash, "held_class", memscope_graph_name(names, held->name));
-    memscope_hash_set(hash, "held_count", held->name == 0 ? Qnil : ULL2NUM(held->count));
-    memscope_hash_set(hash, "held_made_at", memscope_graph_place(names, held->name));
-}
-
 VALUE memscope_path_hash(const struct memscope_heap_answer *answer, const struct memscope_thread_list *threads,
                          const struct memscope_path_answer *path) {
-    VALUE hash = rb_hash_new(), steps = rb_ary_new();
+    VALUE hash = memscope_path_sums_named_hash(&path->sums, &answer->names), steps = rb_ary_new();
 
     for (size_t index = 0; index < path->step_count; index++)
         rb_ary_push(steps, step_hash(&answer->names, threads, &path->steps[index]));
-    memscope_hash_set(hash, "count", ULL2NUM(path->count));
-    memscope_hash_set(hash, "retained_bytes", ULL2NUM(path->retained_bytes));
-    memscope_hash_set(hash, "accumulated_bytes",
-                      path->accumulated_bytes == 0 ? Qnil : ULL2NUM(path->accumulated_bytes));
-    set_held(hash, &answer->names, &path->held);
+    memscope_hash_set(hash, "held_made_at", place(&answer->names, path->sums.held_class));
     memscope_hash_set(hash, "steps", steps);
-    memscope_hash_set(hash, "steps_left_out", UINT2NUM(path->steps_left_out));
     return hash;
 }
 
@@ -249,58 +205,22 @@ static VALUE path_hash(const struct graph_scan *scan, const struct memscope_path
 }
 
 static VALUE dominator_hash(const struct graph_scan *scan, const struct memscope_dominator_answer *dominator) {
-    VALUE hash = rb_hash_new();
+    const struct memscope_names *names = &scan->answer.names;
+    VALUE hash = memscope_dominator_sums_named_hash(&dominator->sums, names);
 
-    memscope_hash_set(hash, "name", name(scan, dominator->name));
-    memscope_hash_set(hash, "bytes", ULL2NUM(dominator->bytes));
-    memscope_hash_set(hash, "retained_bytes", ULL2NUM(dominator->retained_bytes));
-    memscope_hash_set(hash, "dominated_count", ULL2NUM(dominator->dominated_count));
-    set_held(hash, &scan->answer.names, &dominator->held);
+    memscope_hash_set(hash, "held_made_at", place(names, dominator->sums.held_class));
     memscope_hash_set(hash, "path", path_hash(scan, &dominator->path));
     return hash;
 }
-
-static VALUE root_hash(const struct graph_scan *scan, const struct memscope_root_answer *root) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "name", name(scan, root->name));
-    memscope_hash_set(hash, "count", ULL2NUM(root->count));
-    memscope_hash_set(hash, "retained_bytes", ULL2NUM(root->retained_bytes));
-    return hash;
-}
-
-static VALUE duplicates_hash(const struct graph_scan *scan, const struct memscope_duplicates *row) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "name", name(scan, row->class));
-    memscope_hash_set(hash, "length", ULL2NUM(row->length));
-    memscope_hash_set(hash, "count", UINT2NUM(row->count));
-    memscope_hash_set(hash, "saved_bytes", ULL2NUM(row->saved_bytes));
-    return hash;
-}
-
-/* An Array of each answer's result of `convert`, [] if there is none. */
-#define LIST(answers, count, convert, list)                                                                            \
-    do {                                                                                                               \
-        (list) = rb_ary_new();                                                                                         \
-        for (size_t at = 0; at < (count); at++)                                                                        \
-            rb_ary_push((list), convert(scan, &(answers)[at]));                                                        \
-    } while (0)
 
 /* The lines that allocated most, garbage included, or nil if they are unknown. */
 static VALUE sites_of(const struct graph_scan *scan) {
     const struct memscope_top_rows *largest = &scan->sites.largest;
     VALUE list = rb_ary_new();
 
-    for (size_t index = 0; index < largest->count; index++) {
-        uint32_t site = largest->items[index].number;
-        VALUE hash = rb_hash_new();
-
-        memscope_hash_set(hash, "name", name(scan, site));
-        memscope_hash_set(hash, "count", ULL2NUM(scan->sites.rows[site].count));
-        memscope_hash_set(hash, "bytes", ULL2NUM(scan->sites.rows[site].bytes));
-        rb_ary_push(list, hash);
-    }
+    for (size_t index = 0; index < largest->count; index++)
+        rb_ary_push(list,
+                    memscope_site_row_named_hash(&scan->sites.rows[largest->items[index].number], &scan->answer.names));
     return largest->count > 0 ? list : Qnil;
 }
 
@@ -311,55 +231,49 @@ static bool tells_garbage(const struct graph_scan *scan) {
 /* Without roots, retention in a dump is wrong. Where garbage is unknown, so are its classes. */
 static void set_lists(VALUE hash, const struct graph_scan *scan) {
     const struct memscope_heap_answer *found = &scan->answer;
+    const struct memscope_names *names = &found->names;
     bool has_roots = !scan->of_file || scan->file.reader.has_roots;
-    VALUE list;
+    VALUE dominators = rb_ary_new(), paths = rb_ary_new();
 
-    LIST(found->retained, found->retained_count, class_hash, list);
-    memscope_hash_set(hash, "retained", list);
-    LIST(found->dominators, has_roots ? found->dominator_count : 0, dominator_hash, list);
-    memscope_hash_set(hash, "dominators", list);
-    LIST(found->paths, has_roots ? found->path_count : 0, path_hash, list);
-    memscope_hash_set(hash, "paths", list);
-    LIST(found->roots, has_roots ? found->root_count : 0, root_hash, list);
-    memscope_hash_set(hash, "roots", list);
-    LIST(found->garbage_classes, tells_garbage(scan) ? found->garbage_class_count : 0, garbage_hash, list);
-    memscope_hash_set(hash, "garbage", list);
+    for (size_t index = 0; has_roots && index < found->dominator_count; index++)
+        rb_ary_push(dominators, dominator_hash(scan, &found->dominators[index]));
+    for (size_t index = 0; has_roots && index < found->path_count; index++)
+        rb_ary_push(paths, path_hash(scan, &found->paths[index]));
+    memscope_hash_set(hash, "retained", memscope_class_row_list(found->retained, found->retained_count, names));
+    memscope_hash_set(hash, "dominators", dominators);
+    memscope_hash_set(hash, "paths", paths);
+    memscope_hash_set(hash, "roots", memscope_root_row_list(found->roots, has_roots ? found->root_count : 0, names));
+    memscope_hash_set(
+        hash, "garbage",
+        memscope_class_row_list(found->garbage_classes, tells_garbage(scan) ? found->garbage_class_count : 0, names));
     memscope_hash_set(hash, "sites", sites_of(scan));
-}
-
-static void set_part(VALUE hash, const char *const keys[3], const struct memscope_heap_part *part, bool known) {
-    memscope_hash_set(hash, keys[0], known ? ULL2NUM(part->count) : Qnil);
-    memscope_hash_set(hash, keys[1], known ? slot_bytes(part->slot_bytes, part->count) : Qnil);
-    memscope_hash_set(hash, keys[2], known ? ULL2NUM(part->bytes) : Qnil);
 }
 
 static VALUE strings_hash(const struct graph_scan *scan) {
     const struct memscope_heap_answer *found = &scan->answer;
-    VALUE hash = memscope_string_sums_hash(&found->strings), list;
+    VALUE hash = memscope_string_sums_hash(&found->strings);
 
-    LIST(found->duplicates, found->duplicates_count, duplicates_hash, list);
-    memscope_hash_set(hash, "duplicates", list);
+    memscope_hash_set(hash, "duplicates",
+                      memscope_duplicates_list(found->duplicates, found->duplicates_count, &found->names));
     return hash;
 }
 
-static void set_totals(VALUE hash, const struct graph_scan *scan) {
-    static const char *const reachable[] = {"reachable_count", "reachable_slot_bytes", "reachable_bytes"};
-    static const char *const garbage[] = {"garbage_count", "garbage_slot_bytes", "garbage_bytes"};
-    const struct memscope_heap_answer *found = &scan->answer;
-    uint64_t pause_us = scan->call.child.pause_ns / 1000;
+static VALUE totals_hash(const struct graph_scan *scan) {
     bool known = NIL_P(scan->refusal), forked = scan->call.in_child;
+    struct memscope_graph_totals totals = known ? scan->answer.totals : memscope_graph_totals_unknown;
+    VALUE hash;
 
-    set_part(hash, reachable, &found->reachable, known);
-    set_part(hash, garbage, &found->garbage, known && tells_garbage(scan));
-    memscope_hash_set(hash, "reference_count", known ? ULL2NUM(found->reference_count) : Qnil);
-    memscope_hash_set(hash, "target_count", known ? ULL2NUM(found->target_count) : Qnil);
-    memscope_hash_set(hash, "unreachable_target_count", known ? ULL2NUM(found->unreached_target_count) : Qnil);
-    memscope_hash_set(hash, "path_count", known ? ULL2NUM(found->alike_count) : Qnil);
+    if (known && !scan->of_file)
+        totals.walked_in = memscope_text_of(forked ? "child" : "process");
+    if (known && forked)
+        totals.pause_ms = (double)(scan->call.child.pause_ns / 1000) / 1000;
+    else
+        totals.child_bytes = MEMSCOPE_UNKNOWN;
+    if (!tells_garbage(scan))
+        totals.garbage_count = totals.garbage_slot_bytes = totals.garbage_bytes = MEMSCOPE_UNKNOWN;
+    hash = memscope_graph_totals_hash(&totals);
     memscope_hash_set(hash, "strings", known && scan->question.strings ? strings_hash(scan) : Qnil);
-    memscope_hash_set(hash, "walked_in",
-                      known && !scan->of_file ? memscope_symbol(forked ? "child" : "process") : Qnil);
-    memscope_hash_set(hash, "pause_ms", known && forked ? rb_float_new((double)pause_us / 1000) : Qnil);
-    memscope_hash_set(hash, "child_bytes", known && forked ? ULL2NUM(found->child_bytes) : Qnil);
+    return hash;
 }
 
 static VALUE reasons_hash(const struct graph_scan *scan) {
@@ -414,12 +328,12 @@ static VALUE read_graph(VALUE argument) {
     VALUE hash;
 
     scan->refusal = scan->of_file ? read_file(scan) : answer_of_process(scan);
-    hash = rb_hash_new();
+    hash = totals_hash(scan);
     set_lists(hash, scan);
-    set_totals(hash, scan);
     memscope_hash_set(hash, "reasons", reasons_hash(scan));
-    memscope_hash_set(hash, "cost",
-                      memscope_heap_call_cost(&scan->call, "T3", scan->room.used + (size_t)scan->answer.child_bytes));
+    memscope_hash_set(
+        hash, "cost",
+        memscope_heap_call_cost(&scan->call, "T3", scan->room.used + (size_t)scan->answer.totals.child_bytes));
     return hash;
 }
 

@@ -10,8 +10,4 @@
 VALUE memscope_path_hash(const struct memscope_heap_answer *answer, const struct memscope_thread_list *threads,
                          const struct memscope_path_answer *path);
 
-/* The part of a name before its NUL, and the part after it, nil if empty. */
-VALUE memscope_graph_name(const struct memscope_names *names, uint32_t name);
-VALUE memscope_graph_place(const struct memscope_names *names, uint32_t name);
-
 #endif

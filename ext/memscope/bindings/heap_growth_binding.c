@@ -82,7 +82,7 @@ static void compare(void *argument) {
 static VALUE class_hash(const struct growth_scan *scan, uint32_t name) {
     VALUE hash = memscope_growth_row_hash(&scan->growth.classes[name]);
 
-    memscope_hash_set(hash, "name", memscope_graph_name(&scan->growth.last->graph.names, name));
+    memscope_hash_set(hash, "name", memscope_name_value(&scan->growth.last->graph.names, name));
     return hash;
 }
 
@@ -90,7 +90,7 @@ static VALUE site_hash(const struct growth_scan *scan, uint32_t name) {
     const struct memscope_growth_row *row = &scan->growth.sites[name];
     VALUE hash = rb_hash_new();
 
-    memscope_hash_set(hash, "name", memscope_graph_name(&scan->growth.last->graph.names, name));
+    memscope_hash_set(hash, "name", memscope_name_value(&scan->growth.last->graph.names, name));
     memscope_hash_set(hash, "count", ULL2NUM(row->new_count));
     memscope_hash_set(hash, "bytes", ULL2NUM(row->new_bytes));
     return hash;
@@ -166,7 +166,7 @@ static VALUE growth_hash(struct growth_scan *scan) {
     memscope_hash_set(hash, "classes", known ? rows_array(scan, growth->classes, class_hash) : rb_ary_new());
     memscope_hash_set(hash, "sites", known ? rows_array(scan, growth->sites, site_hash) : rb_ary_new());
     memscope_hash_set(hash, "paths", paths_array(scan));
-    memscope_hash_set(hash, "path_count", known ? ULL2NUM(scan->answer.alike_count) : Qnil);
+    memscope_hash_set(hash, "path_count", known ? ULL2NUM(scan->answer.totals.path_count) : Qnil);
     return hash;
 }
 

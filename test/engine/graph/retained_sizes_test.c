@@ -3,8 +3,9 @@
 
 static void expect_row(const struct planted *planted, const struct memscope_class_row *row, const char *name,
                        uint32_t count, uint64_t bytes, uint64_t retained) {
-    EXPECT(row->class_name == planted_class(planted, name));
-    EXPECT(row->count == count && row->bytes == bytes && row->retained == retained && row->slot_bytes == 0);
+    EXPECT(row->name == planted_class(planted, name));
+    EXPECT(row->count == count && row->bytes == bytes && row->retained_bytes == retained);
+    EXPECT(row->slot_bytes == MEMSCOPE_UNKNOWN);
 }
 
 /* A tree retains itself once, not once for each of its nodes; what is shared belongs to neither class. */

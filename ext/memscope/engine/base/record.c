@@ -13,6 +13,21 @@ MEMSCOPE_RECORDS(RECORD)
 #undef RECORD
 #undef MEMBER
 
+#define UNKNOWN_NUMBER MEMSCOPE_UNKNOWN
+#define UNKNOWN_SIGNED MEMSCOPE_UNKNOWN_SIGNED
+#define UNKNOWN_BOOLEAN MEMSCOPE_UNKNOWN_SIGNED
+#define UNKNOWN_REAL NAN
+#define UNKNOWN_NAME 0
+#define UNKNOWN_TEXT                                                                                                   \
+    { NULL, 0 }
+#define UNKNOWN_SYMBOL                                                                                                 \
+    { NULL, 0 }
+#define MEMBER(record, name, kind, allowed) .name = UNKNOWN_##kind,
+#define RECORD(name) const struct memscope_##name memscope_##name##_unknown = {MEMSCOPE_MEMBERS_##name(MEMBER)};
+MEMSCOPE_RECORDS(RECORD)
+#undef RECORD
+#undef MEMBER
+
 static const char mark[8] = {'m', 'e', 'm', 's', 'c', 'o', 'p', 'e'};
 
 /* used: the bytes that were put so far, though the capacity may be less. */

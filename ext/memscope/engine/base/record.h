@@ -13,7 +13,8 @@
 
 /*
  * Unknown values, nil in Ruby. An unknown double is NAN, and an unknown text has no start. Set all numbers of a struct:
- * those that an initializer leaves out are 0, not unknown.
+ * those that an initializer leaves out are 0, not unknown. In memscope_NAME_unknown, all members of the record NAME are
+ * unknown.
  */
 #define MEMSCOPE_UNKNOWN UINT64_MAX
 #define MEMSCOPE_UNKNOWN_SIGNED INT64_MIN
@@ -23,6 +24,7 @@ enum memscope_member_kind {
     MEMSCOPE_MEMBER_SIGNED,  /* int64_t */
     MEMSCOPE_MEMBER_BOOLEAN, /* int64_t: 0, 1 or not known */
     MEMSCOPE_MEMBER_REAL,    /* double */
+    MEMSCOPE_MEMBER_NAME,    /* uint64_t: a number in a table of names (graph/names.h), 0 for no name */
     MEMSCOPE_MEMBER_TEXT,    /* struct memscope_text */
     MEMSCOPE_MEMBER_SYMBOL,  /* struct memscope_text */
 };

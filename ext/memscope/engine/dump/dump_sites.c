@@ -16,8 +16,10 @@ enum memscope_status memscope_dump_sites_open(struct memscope_dump_sites *sites,
         sites->rows[site[node]].count++;
         sites->rows[site[node]].bytes += bytes[node];
     }
-    for (uint32_t name = 1; name < names; name++)
+    for (uint32_t name = 1; name < names; name++) {
+        sites->rows[name].name = name;
         memscope_top_rows_offer(&sites->largest, sites->rows[name].bytes, name);
+    }
     memscope_top_rows_sort(&sites->largest);
     return MEMSCOPE_OK;
 }

@@ -2,16 +2,13 @@
 #ifndef MEMSCOPE_DUMP_SITES_H
 #define MEMSCOPE_DUMP_SITES_H
 
+#include "record_structs.h"
+
 #include "dump/objspace_reader.h"
 #include "graph/top_rows.h"
 
-/* The objects that one line allocated, garbage included. */
-struct memscope_site_row {
-    uint64_t count, bytes;
-};
-
 struct memscope_dump_sites {
-    struct memscope_site_row *rows;   /* by name of the graph */
+    struct memscope_site_row *rows;   /* by name of the graph: the objects of a line, garbage included */
     struct memscope_top_rows largest; /* names with the most bytes, in order, none if the dump states no lines */
 };
 

@@ -22,11 +22,12 @@ static void add_object(struct memscope_class_row *classes, const struct memscope
 static size_t take_largest_classes(const struct memscope_heap_graph *graph, const struct memscope_class_row *classes,
                                    struct memscope_top_rows *largest, struct memscope_class_row *rows) {
     for (uint32_t name = 0; name < graph->names.count; name++)
-        memscope_top_rows_offer(largest, classes[name].retained, name);
+        memscope_top_rows_offer(largest, classes[name].retained_bytes, name);
     memscope_top_rows_sort(largest);
     for (size_t index = 0; index < largest->count; index++) {
         rows[index] = classes[largest->items[index].number];
-        rows[index].class_name = largest->items[index].number;
+        rows[index].name = largest->items[index].number;
+        rows[index].slot_bytes = memscope_stated_slot_bytes(rows[index].slot_bytes, rows[index].count);
     }
     return largest->count;
 }
@@ -43,7 +44,7 @@ static void add_retained(struct memscope_class_row *classes, uint32_t *ends, con
         add_object(classes, graph, node);
         if (position < ends[class_name])
             continue;
-        classes[class_name].retained += dominators->retained[node];
+        classes[class_name].retained_bytes += dominators->retained[node];
         ends[class_name] = position + dominators->tree[position].count;
     }
 }
@@ -54,7 +55,7 @@ static void add_garbage(struct memscope_class_row *classes, const struct memscop
         if (graph->type[slot] != 0 && !memscope_reaches(paths, slot))
             add_object(classes, graph, slot);
     for (uint32_t name = 0; name < graph->names.count; name++)
-        classes[name].retained = classes[name].bytes;
+        classes[name].retained_bytes = classes[name].bytes;
 }
 
 enum memscope_status memscope_largest_classes(const struct memscope_heap_graph *graph,

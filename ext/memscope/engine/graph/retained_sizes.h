@@ -4,20 +4,14 @@
 #ifndef MEMSCOPE_RETAINED_SIZES_H
 #define MEMSCOPE_RETAINED_SIZES_H
 
+#include "record_structs.h"
+
 #include "graph/dominators.h"
 #include "graph/shortest_paths.h"
 
-struct memscope_class_row {
-    uint32_t class_name;
-    uint32_t count;
-    uint64_t slot_bytes; /* 0 if the graph has none */
-    uint64_t bytes;      /* the objects' own */
-    uint64_t retained;   /* where one object of the class retains another, their bytes count once */
-};
-
 /*
  * With dominators, the classes of the reachable objects, by retained bytes. Without (NULL), the classes of the objects
- * that no path reaches, by the objects' own bytes, which `retained` repeats. Maps 40 bytes a class while it counts.
+ * that no path reaches, by the objects' own bytes, which retained_bytes repeats. Maps 48 bytes a class while it counts.
  */
 enum memscope_status memscope_largest_classes(const struct memscope_heap_graph *graph,
                                               const struct memscope_shortest_paths *paths,

@@ -2,6 +2,7 @@
 #ifndef MEMSCOPE_SHORTEST_PATHS_H
 #define MEMSCOPE_SHORTEST_PATHS_H
 
+#include "base/record.h"
 #include "graph/heap_graph.h"
 
 /*
@@ -27,6 +28,11 @@ static inline void memscope_heap_part_add(struct memscope_heap_part *part, const
     part->bytes += graph->bytes[slot];
     if (graph->slot_bytes != NULL)
         part->slot_bytes += graph->slot_bytes[slot];
+}
+
+/* Every object has a slot, so 0 bytes stand for slots whose sizes a dump does not state. */
+static inline uint64_t memscope_stated_slot_bytes(uint64_t bytes, uint64_t objects) {
+    return bytes == 0 && objects > 0 ? MEMSCOPE_UNKNOWN : bytes;
 }
 
 struct memscope_shortest_paths {

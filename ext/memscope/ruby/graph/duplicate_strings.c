@@ -94,7 +94,7 @@ enum memscope_status memscope_duplicate_strings_find(const struct memscope_heap_
     for (; *count < largest.count; ++*count) {
         const struct content *content = &search.contents[largest.items[*count].number];
 
-        duplicates[*count] = (struct memscope_duplicates){.class = content->class,
+        duplicates[*count] = (struct memscope_duplicates){.name = content->class,
                                                           .count = content->count,
                                                           .length = content->length,
                                                           .saved_bytes = content->bytes - content->largest};

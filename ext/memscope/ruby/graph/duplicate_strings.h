@@ -7,13 +7,6 @@
 #include "graph/shortest_paths.h"
 #include "ruby/heap/heap_references.h"
 
-/* Strings of one class, encoding and content. */
-struct memscope_duplicates {
-    uint32_t class, count;
-    uint64_t length;      /* bytes of the content */
-    uint64_t saved_bytes; /* bytes of all of them but the largest */
-};
-
 /*
  * Finds the contents with the largest duplicates in bytes, in descending order, and sets *count to their number. Covers
  * reachable Strings only, and reads all of their bytes, at 1 to 2 GB/s. Maps 80 to 160 bytes a String while it works.

@@ -53,16 +53,16 @@ static enum memscope_status answer_strings(struct work *work) {
 
 static enum memscope_status answer_roots(struct work *work) {
     const struct memscope_heap_graph *graph = &work->asked.references.graph;
-    struct memscope_root_answer *roots = take(work, graph->category_count, sizeof *roots);
+    struct memscope_root_row *roots = take(work, graph->category_count, sizeof *roots);
 
     if (roots == NULL)
         return MEMSCOPE_NO_MEMORY;
     for (uint32_t category = 0; category < graph->category_count; category++) {
         uint32_t node = memscope_graph_category_node(graph, category);
 
-        roots[category] = (struct memscope_root_answer){.name = memscope_name_of_node(&work->asked, node),
-                                                        .count = graph->first_edge[node + 1] - graph->first_edge[node],
-                                                        .retained_bytes = work->asked.dominators.retained[node]};
+        roots[category] = (struct memscope_root_row){.name = memscope_name_of_node(&work->asked, node),
+                                                     .count = graph->first_edge[node + 1] - graph->first_edge[node],
+                                                     .retained_bytes = work->asked.dominators.retained[node]};
     }
     work->answer->roots = roots;
     work->answer->root_count = graph->category_count;
@@ -73,10 +73,13 @@ static enum memscope_status answer_roots(struct work *work) {
 
 static void answer_path(struct work *work, const struct memscope_path_group *alike,
                         struct memscope_path_answer *answer) {
-    answer->count = alike->count;
-    answer->retained_bytes = alike->retained;
-    answer->accumulated_bytes = alike->weight;
-    answer->steps_left_out = alike->steps_left_out;
+    answer->sums = (struct memscope_path_sums){
+        .count = alike->count,
+        .retained_bytes = alike->retained,
+        .accumulated_bytes = alike->weight == 0 ? MEMSCOPE_UNKNOWN : alike->weight,
+        .held_count = MEMSCOPE_UNKNOWN,
+        .steps_left_out = alike->steps_left_out,
+    };
     answer->step_count = alike->step_count;
     for (uint32_t index = 0; index < alike->step_count; index++)
         answer->steps[index] = memscope_step_named(&work->asked, alike, index);
@@ -103,9 +106,9 @@ static enum memscope_status answer_found(struct work *work, const struct memscop
     if (answer->paths == NULL)
         return MEMSCOPE_NO_MEMORY;
     answer->path_count = found->alike_count;
-    answer->target_count = found->targets;
-    answer->unreached_target_count = found->not_reached;
-    answer->alike_count = found->all_alike;
+    answer->totals.target_count = found->targets;
+    answer->totals.unreachable_target_count = found->not_reached;
+    answer->totals.path_count = found->all_alike;
     for (size_t index = 0; index < answer->path_count; index++)
         answer_path(work, &alike[index], &answer->paths[index]);
     return MEMSCOPE_OK;
@@ -122,8 +125,10 @@ struct pile {
 static void add_pile(const struct memscope_path_group *alike, const struct pile *piles, size_t count,
                      struct memscope_path_answer *answer) {
     for (size_t at = 0; at < count; at++)
-        if (piles[at].node == alike->steps[alike->step_count - 1].last)
-            answer->held = piles[at].held;
+        if (piles[at].node == alike->steps[alike->step_count - 1].last) {
+            answer->sums.held_class = piles[at].held.name;
+            answer->sums.held_count = piles[at].held.count;
+        }
 }
 
 /* Answers with the paths to these nodes. piles: one for each node, or NULL. */
@@ -150,10 +155,10 @@ static enum memscope_status answer_dominator(struct work *work, const struct mem
     struct memscope_path_group path;
     enum memscope_status status = memscope_path_find(&question, holder->node, &path);
 
-    answer->name = memscope_name_of_node(&work->asked, holder->node);
-    answer->bytes = work->asked.references.graph.bytes[holder->node];
-    answer->retained_bytes = holder->retained;
-    answer->dominated_count = holder->object_count - 1;
+    answer->sums.name = memscope_name_of_node(&work->asked, holder->node);
+    answer->sums.bytes = work->asked.references.graph.bytes[holder->node];
+    answer->sums.retained_bytes = holder->retained;
+    answer->sums.dominated_count = holder->object_count - 1;
     if (status == MEMSCOPE_OK)
         answer_path(work, &path, &answer->path);
     return status;
@@ -315,8 +320,12 @@ static enum memscope_status find_what_they_hold(struct work *work, struct holder
 
     answer->dominators = take(work, holders->count, sizeof *answer->dominators);
     answer->dominator_count = holdings == NULL || answer->dominators == NULL ? 0 : holders->count;
-    for (size_t index = 0; index < answer->dominator_count; index++)
-        answer->dominators[index].held = memscope_held_by(asked, holders->largest[index].node, holdings);
+    for (size_t index = 0; index < answer->dominator_count; index++) {
+        struct memscope_held_answer held = memscope_held_by(asked, holders->largest[index].node, holdings);
+
+        answer->dominators[index].sums.held_class = held.name;
+        answer->dominators[index].sums.held_count = held.count;
+    }
     for (size_t index = 0; holdings != NULL && index < holders->suspect_count; index++) {
         uint32_t node = holders->suspects[index].node;
 
@@ -378,12 +387,20 @@ static uint64_t count_saturated(const struct memscope_heap_graph *graph) {
 
 static void answer_totals(struct work *work) {
     const struct memscope_heap_graph *graph = &work->asked.references.graph;
+    const struct memscope_heap_part *reachable = &work->asked.paths.reachable, *garbage = &work->asked.paths.garbage;
     struct memscope_heap_answer *answer = work->answer;
 
-    answer->reachable = work->asked.paths.reachable;
-    answer->garbage = work->asked.paths.garbage;
+    answer->totals = (struct memscope_graph_totals){
+        .reachable_count = reachable->count,
+        .reachable_slot_bytes = memscope_stated_slot_bytes(reachable->slot_bytes, reachable->count),
+        .reachable_bytes = reachable->bytes,
+        .garbage_count = garbage->count,
+        .garbage_slot_bytes = memscope_stated_slot_bytes(garbage->slot_bytes, garbage->count),
+        .garbage_bytes = garbage->bytes,
+        .reference_count = graph->first_edge[graph->slot_count],
+        .pause_ms = NAN,
+    };
     answer->saturated_count = count_saturated(graph);
-    answer->reference_count = graph->first_edge[graph->slot_count];
     answer->held = work->asked.references.held;
 }
 

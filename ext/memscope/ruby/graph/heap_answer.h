@@ -59,51 +59,38 @@ struct memscope_step_answer {
 
 /* The class with the most bytes among the objects that one object retains or leads to. */
 struct memscope_held_answer {
-    uint32_t name; /* 0 if there are no such objects */
-    uint64_t count, bytes;
+    uint32_t name;  /* 0 if there are no such objects */
+    uint64_t count; /* unknown then */
 };
 
-/* Shortest paths that are alike. */
+/* Shortest paths that are alike. Only a suspect at their end has a held class. */
 struct memscope_path_answer {
-    uint64_t count, retained_bytes;
-    uint64_t accumulated_bytes;       /* of a suspect, else 0 */
-    struct memscope_held_answer held; /* of the object at the end of the path, if it is a suspect */
+    struct memscope_path_sums sums;
     struct memscope_step_answer steps[MEMSCOPE_PATH_STEPS];
-    uint32_t step_count, steps_left_out; /* from the middle of a long path */
+    uint32_t step_count;
 };
 
 struct memscope_dominator_answer {
-    uint32_t name;
-    struct memscope_held_answer held;
-    uint64_t bytes, retained_bytes, dominated_count;
+    struct memscope_dominator_sums sums;
     struct memscope_path_answer path; /* a shortest path to the dominator */
-};
-
-struct memscope_root_answer {
-    uint32_t name;
-    uint64_t count, retained_bytes; /* count: of its references */
 };
 
 /* Lists and names are in the room. */
 struct memscope_heap_answer {
     enum memscope_status status; /* the other members are set if it is MEMSCOPE_OK */
     struct memscope_names names;
-    struct memscope_heap_part reachable, garbage;
-    uint64_t reference_count;
-    uint64_t saturated_count;                      /* objects of 4 GiB or more, each counted as 4 GiB */
-    uint64_t target_count, unreached_target_count; /* objects to which paths were requested: reachable, unreachable */
-    uint64_t alike_count;                          /* groups of similar paths, of which the first are in `paths` */
+    struct memscope_graph_totals totals; /* child_bytes is 0 in the process */
+    uint64_t saturated_count;            /* objects of 4 GiB or more, each counted as 4 GiB */
     struct memscope_class_row *retained, *garbage_classes;
     struct memscope_dominator_answer *dominators;
     struct memscope_path_answer *paths;
-    struct memscope_root_answer *roots;
+    struct memscope_root_row *roots;
     struct memscope_duplicates *duplicates;
     size_t retained_count, garbage_class_count, dominator_count, path_count, root_count;
     uint32_t duplicates_count;
     struct memscope_string_sums strings;
     struct memscope_held_memory held;
-    uint64_t spent_ns;    /* CPU time */
-    uint64_t child_bytes; /* memory that only the child had, 0 in the process */
+    uint64_t spent_ns; /* CPU time */
 };
 
 /*

@@ -78,7 +78,7 @@ struct memscope_held_answer memscope_held_by(struct memscope_asked_graph *asked,
                                              struct memscope_holding *holdings) {
     struct memscope_heap_graph *graph = &asked->references.graph;
     uint32_t most = add_up(asked, holder, holdings), hidden = memscope_names_find(&graph->names, "T_ARRAY", 7);
-    struct memscope_held_answer answer = {.name = most, .count = holdings[most].count, .bytes = holdings[most].bytes};
+    struct memscope_held_answer answer = {.name = most, .count = most == 0 ? MEMSCOPE_UNKNOWN : holdings[most].count};
     uint64_t symbols =
         most != 0 && most == hidden && graph->node_class[holder] == hidden ? symbols_in(asked, holder, hidden) : 0;
 
