@@ -15,7 +15,8 @@ module RecordStructs
   NUMBER = %w[uint64_t NUMBER].freeze
   SIGNED = %w[int64_t SIGNED].freeze
   TEXT = ["struct memscope_text", "TEXT"].freeze
-  NAME = %w[uint64_t NAME].freeze
+  # By an option of a field.
+  OF_OPTION = { "interned" => %w[uint64_t NAME], "rounded" => %w[double ROUNDED] }.freeze
   MEMBERS = {
     "bytes" => NUMBER, "count" => NUMBER, "signed_bytes" => SIGNED, "integer" => SIGNED, "time" => SIGNED,
     "number" => %w[double REAL], "boolean" => %w[int64_t BOOLEAN], "string" => TEXT, "text" => TEXT,
@@ -62,11 +63,13 @@ module RecordStructs
     def members(section) = section.rows.select { |row| MEMBERS.key?(row.type) && !row.options.key?("by_hand") }
 
     # The type in C, and the kind of member.
-    def member(row) = row.options.key?("interned") ? NAME : MEMBERS.fetch(row.type)
+    def member(row) = OF_OPTION.find(-> { [nil, MEMBERS.fetch(row.type)] }) { |name, _| row.options.key?(name) }.last
 
+    # The members are a macro too, for MEMSCOPE_EMBED.
     def declaration(section)
-      lines = members(section).map { |row| "    #{member(row).first} #{row.name.delete_suffix('?')};\n" }
-      "struct memscope_#{section.options['struct']} {\n#{lines.join}};\n"
+      record = section.options["struct"]
+      lines = members(section).map { |row| "    #{member(row).first} #{row.name.delete_suffix('?')}; \\\n" }
+      "#define MEMSCOPE_FIELDS_#{record} \\\n#{lines.join}\nstruct memscope_#{record} {\n    MEMSCOPE_FIELDS_#{record}};\n"
     end
 
     # MEMBER(record, name, kind, type) for each member. The version changes with any of them.

@@ -49,6 +49,8 @@ static VALUE value_of(const struct memscope_member *member, const char *at, cons
         return value.signed_number < 0 ? Qnil : value.signed_number ? Qtrue : Qfalse;
     case MEMSCOPE_MEMBER_REAL:
         return isnan(value.real) ? Qnil : DBL2NUM(value.real);
+    case MEMSCOPE_MEMBER_ROUNDED:
+        return isfinite(value.real) ? LL2NUM(llround(value.real)) : Qnil;
     case MEMSCOPE_MEMBER_NAME:
         return memscope_name_value(names, value.number);
     case MEMSCOPE_MEMBER_TEXT:
@@ -86,13 +88,9 @@ VALUE memscope_record_list(const struct memscope_record *record, const void *row
 }
 
 VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t scratch_bytes) {
-    VALUE cost = rb_hash_new();
+    const struct memscope_cost cost = {memscope_text_of(tier), wall_ns / 1000, gvl_ns / 1000, scratch_bytes};
 
-    memscope_hash_set(cost, "tier", memscope_symbol(tier));
-    memscope_hash_set(cost, "wall_us", ULL2NUM(wall_ns / 1000));
-    memscope_hash_set(cost, "gvl_us", ULL2NUM(gvl_ns / 1000));
-    memscope_hash_set(cost, "scratch_bytes", SIZET2NUM(scratch_bytes));
-    return cost;
+    return memscope_cost_hash(&cost);
 }
 
 VALUE memscope_finish(VALUE reading, VALUE reasons, const char *tier, uint64_t start_ns, uint64_t without_gvl_ns,

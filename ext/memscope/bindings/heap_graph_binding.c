@@ -191,11 +191,11 @@ static VALUE step_hash(const struct memscope_names *names, const struct memscope
 
 VALUE memscope_path_hash(const struct memscope_heap_answer *answer, const struct memscope_thread_list *threads,
                          const struct memscope_path_answer *path) {
-    VALUE hash = memscope_path_sums_named_hash(&path->sums, &answer->names), steps = rb_ary_new();
+    VALUE hash = memscope_path_sums_named_hash(&path->path_sums, &answer->names), steps = rb_ary_new();
 
     for (size_t index = 0; index < path->step_count; index++)
         rb_ary_push(steps, step_hash(&answer->names, threads, &path->steps[index]));
-    memscope_hash_set(hash, "held_made_at", place(&answer->names, path->sums.held_class));
+    memscope_hash_set(hash, "held_made_at", place(&answer->names, path->held_class));
     memscope_hash_set(hash, "steps", steps);
     return hash;
 }
@@ -206,9 +206,9 @@ static VALUE path_hash(const struct graph_scan *scan, const struct memscope_path
 
 static VALUE dominator_hash(const struct graph_scan *scan, const struct memscope_dominator_answer *dominator) {
     const struct memscope_names *names = &scan->answer.names;
-    VALUE hash = memscope_dominator_sums_named_hash(&dominator->sums, names);
+    VALUE hash = memscope_dominator_sums_named_hash(&dominator->dominator_sums, names);
 
-    memscope_hash_set(hash, "held_made_at", place(names, dominator->sums.held_class));
+    memscope_hash_set(hash, "held_made_at", place(names, dominator->held_class));
     memscope_hash_set(hash, "path", path_hash(scan, &dominator->path));
     return hash;
 }

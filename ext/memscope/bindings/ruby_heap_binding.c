@@ -85,32 +85,33 @@ static VALUE tenths_array(const struct memscope_slot_size *size) {
     return array;
 }
 
-static void set_sums(VALUE hash, const struct memscope_slot_size *size, const struct heap_scan *scan) {
-    bool pins = NIL_P(scan->left_out) && scan->walk.pins_refusal == NULL;
+static struct memscope_slot_sums sums_of(const struct memscope_slot_size *size, const struct heap_scan *scan) {
     size_t page_bytes = scan->call.listing.page_bytes;
+    struct memscope_slot_sums sums = size->slot_sums;
 
-    memscope_hash_set(hash, "pages", SIZET2NUM(size->pages));
-    memscope_hash_set(hash, "hidden_empty_pages", SIZET2NUM(size->hidden_empty_pages));
-    memscope_hash_set(hash, "pinned_pages_min", pins ? SIZET2NUM(size->pinned_pages_min) : Qnil);
-    memscope_hash_set(hash, "pinned_pages_max", pins ? SIZET2NUM(size->pinned_pages_max) : Qnil);
-    memscope_hash_set(hash, "slots", SIZET2NUM(size->slots));
-    memscope_hash_set(hash, "live_slots", SIZET2NUM(size->live_slots));
-    memscope_hash_set(hash, "free_slots", SIZET2NUM(size->slots - size->live_slots));
+    sums.slot_size = size->resizes.slot_bytes;
+    sums.free_slots = size->slots - size->live_slots;
+    sums.compactable_min_bytes = (size->pages - size->most_pages) * page_bytes;
+    sums.compactable_bytes = (size->pages - size->fewest_pages) * page_bytes;
+    if (!NIL_P(scan->left_out) || scan->walk.pins_refusal != NULL)
+        sums.pinned_pages_min = sums.pinned_pages_max = sums.compactable_min_bytes = MEMSCOPE_UNKNOWN;
+    return sums;
+}
+
+static void set_sums(VALUE hash, const struct memscope_slot_size *size, const struct heap_scan *scan) {
+    const struct memscope_slot_sums sums = sums_of(size, scan);
+
+    memscope_set_members(hash, &memscope_slot_sums_record, &sums, NULL);
     memscope_hash_set(hash, "pages_by_tenths", tenths_array(size));
-    memscope_hash_set(hash, "compactable_min_bytes",
-                      pins ? SIZET2NUM((size->pages - size->most_pages) * page_bytes) : Qnil);
-    memscope_hash_set(hash, "compactable_bytes", SIZET2NUM((size->pages - size->fewest_pages) * page_bytes));
 }
 
 static void set_heap(VALUE hash, const struct heap_scan *scan) {
     VALUE list = rb_ary_new();
 
     for (size_t index = 0; index < scan->walk.sizes.count; index++) {
-        const struct memscope_slot_size *size = &scan->walk.sizes.list[index];
         VALUE item = rb_hash_new();
 
-        memscope_hash_set(item, "slot_size", SIZET2NUM(size->resizes.slot_bytes));
-        set_sums(item, size, scan);
+        set_sums(item, &scan->walk.sizes.list[index], scan);
         rb_ary_push(list, item);
     }
     memscope_hash_set(hash, "slot_sizes", list);
@@ -119,23 +120,36 @@ static void set_heap(VALUE hash, const struct heap_scan *scan) {
 }
 
 /* Ruby's own counts, and the inputs of its rule for freeing pages. */
-static void set_collector(VALUE hash, const struct heap_scan *scan, VALUE gc_state) {
+static void set_collector(struct memscope_heap_figures *figures, const struct heap_scan *scan) {
     const struct memscope_heap_listing *listing = &scan->call.listing;
     size_t floor = memscope_page_rule()->free_slots_floor;
 
-    memscope_hash_set(hash, "page_bytes", SIZET2NUM(listing->page_bytes));
-    memscope_hash_set(hash, "empty_pages",
-                      memscope_counts_empty_pages() && listing->refusal == NULL ? SIZET2NUM(listing->empty_pages)
-                                                                                : Qnil);
-    memscope_hash_set(hash, "allocatable_pages",
-                      NIL_P(symbol_allocatable_pages) ? Qnil : SIZET2NUM(rb_gc_stat(symbol_allocatable_pages)));
-    memscope_hash_set(hash, "old_objects", SIZET2NUM(memscope_gc_figure(symbol_old_objects)));
-    memscope_hash_set(hash, "free_slots_max_ratio", DBL2NUM(memscope_page_rule()->free_slots_max_ratio));
-    memscope_hash_set(hash, "free_slots_floor", floor > 0 ? SIZET2NUM(floor) : Qnil);
-    memscope_hash_set(hash, "collected", scan->collect ? Qtrue : Qfalse);
-    memscope_hash_set(hash, "gc_state", rb_sym2str(gc_state));
+    figures->page_bytes = listing->page_bytes;
+    if (memscope_counts_empty_pages() && listing->refusal == NULL)
+        figures->empty_pages = listing->empty_pages;
+    if (!NIL_P(symbol_allocatable_pages))
+        figures->allocatable_pages = rb_gc_stat(symbol_allocatable_pages);
+    figures->old_objects = memscope_gc_figure(symbol_old_objects);
+    figures->free_slots_max_ratio = memscope_page_rule()->free_slots_max_ratio;
+    if (floor > 0)
+        figures->free_slots_floor = floor;
+    figures->collected = scan->collect;
     if (!memscope_other_ractors())
-        memscope_hash_set(hash, "gc_disabled", memscope_heap_gc_is_disabled() ? Qtrue : Qfalse);
+        figures->gc_disabled = memscope_heap_gc_is_disabled();
+}
+
+static void set_walk(struct memscope_heap_figures *figures, const struct heap_scan *scan) {
+    const char *place = !NIL_P(scan->left_out) ? "headers" : scan->call.in_child ? "child" : "process";
+    uint64_t pause_ns = scan->call.child.pause_ns;
+
+    if (scan->call.listing.refusal == NULL)
+        figures->walked_in = memscope_text_of(place);
+    if (pause_ns > 0) {
+        figures->predicted_pause_us = scan->call.fork_ns / 1000;
+        figures->pause_us = pause_ns / 1000;
+    }
+    if ((scan->subjects & MEMSCOPE_WALK_HELD) && scan->walk.held.known)
+        figures->held_by_objects_bytes = scan->walk.held.bytes;
 }
 
 /* Reasons for pins and malloc memory, both unknown without a walk. */
@@ -172,23 +186,15 @@ static VALUE reasons_hash(const struct heap_scan *scan) {
     return reasons;
 }
 
-static void set_walk(VALUE hash, const struct heap_scan *scan) {
-    const char *place = !NIL_P(scan->left_out) ? "headers" : scan->call.in_child ? "child" : "process";
-    uint64_t pause_ns = scan->call.child.pause_ns;
-
-    memscope_hash_set(hash, "walked_in", scan->call.listing.refusal == NULL ? memscope_symbol(place) : Qnil);
-    memscope_hash_set(hash, "predicted_pause_us", pause_ns > 0 ? ULL2NUM(scan->call.fork_ns / 1000) : Qnil);
-    memscope_hash_set(hash, "pause_us", pause_ns > 0 ? ULL2NUM(pause_ns / 1000) : Qnil);
-    if (scan->subjects & MEMSCOPE_WALK_HELD)
-        memscope_hash_set(hash, "held_by_objects_bytes", scan->walk.held.known ? ULL2NUM(scan->walk.held.bytes) : Qnil);
-}
-
 static VALUE heap_body(const struct heap_scan *scan, VALUE gc_state) {
-    VALUE hash = rb_hash_new();
+    struct memscope_heap_figures figures = memscope_heap_figures_unknown;
+    VALUE hash;
 
+    set_collector(&figures, scan);
+    set_walk(&figures, scan);
+    hash = memscope_heap_figures_hash(&figures);
     set_heap(hash, scan);
-    set_collector(hash, scan, gc_state);
-    set_walk(hash, scan);
+    memscope_hash_set(hash, "gc_state", rb_sym2str(gc_state));
     memscope_hash_set(hash, "reasons", reasons_hash(scan));
     return hash;
 }

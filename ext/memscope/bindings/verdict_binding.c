@@ -144,24 +144,19 @@ static double until_complete(const struct memscope_history *history, double now,
 
 static VALUE verdict_to_hash(const struct memscope_history *history, double now, const struct memscope_verdict *verdict,
                              const struct memscope_verdict_memory *memory) {
-    VALUE hash = rb_hash_new();
+    struct memscope_verdict_figures figures = verdict->verdict_figures;
+    VALUE hash;
     bool grows = verdict->layer != MEMSCOPE_LAYER_NONE;
 
+    figures.needs_seconds = until_complete(history, now, verdict->needs_seconds);
+    figures.confidence = round(verdict->confidence * 1e4) / 1e4;
+    hash = memscope_verdict_figures_hash(&figures);
     memscope_hash_set(hash, "verdict", memscope_symbol(kinds[verdict->kind]));
     memscope_hash_set(hash, "layer", grows ? memscope_symbol(layers[verdict->layer]) : Qnil);
     memscope_hash_set(hash, "shares", shares_to_hash(verdict));
-    memscope_hash_set(hash, "bytes_per_hour", integer_or_nil(verdict->bytes_per_hour));
-    memscope_hash_set(hash, "bytes_per_hour_low", integer_or_nil(verdict->bytes_per_hour_low));
-    memscope_hash_set(hash, "bytes_per_hour_high", integer_or_nil(verdict->bytes_per_hour_high));
     memscope_hash_set(
         hash, "since",
         time_or_nil(verdict->kind == MEMSCOPE_VERDICT_STEP ? verdict->step_seconds : verdict->since_seconds));
-    memscope_hash_set(hash, "eta_seconds", integer_or_nil(verdict->eta_seconds));
-    memscope_hash_set(hash, "eta_seconds_low", integer_or_nil(verdict->eta_seconds_low));
-    memscope_hash_set(hash, "eta_seconds_high", integer_or_nil(verdict->eta_seconds_high));
-    memscope_hash_set(hash, "needs_seconds", integer_or_nil(until_complete(history, now, verdict->needs_seconds)));
-    memscope_hash_set(hash, "detectable_bytes_per_hour", integer_or_nil(verdict->detectable_bytes_per_hour));
-    memscope_hash_set(hash, "confidence", rounded(verdict->confidence, 1e4));
     memscope_hash_set(hash, "evidence", evidence_to_hash(history, verdict, memory));
     memscope_hash_set(hash, "reasons", reasons_to_hash(history));
     set_growth(hash);

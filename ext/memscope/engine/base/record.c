@@ -17,6 +17,7 @@ MEMSCOPE_RECORDS(RECORD)
 #define UNKNOWN_SIGNED MEMSCOPE_UNKNOWN_SIGNED
 #define UNKNOWN_BOOLEAN MEMSCOPE_UNKNOWN_SIGNED
 #define UNKNOWN_REAL NAN
+#define UNKNOWN_ROUNDED NAN
 #define UNKNOWN_NAME 0
 #define UNKNOWN_TEXT                                                                                                   \
     { NULL, 0 }

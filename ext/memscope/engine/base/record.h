@@ -24,10 +24,20 @@ enum memscope_member_kind {
     MEMSCOPE_MEMBER_SIGNED,  /* int64_t */
     MEMSCOPE_MEMBER_BOOLEAN, /* int64_t: 0, 1 or not known */
     MEMSCOPE_MEMBER_REAL,    /* double */
+    MEMSCOPE_MEMBER_ROUNDED, /* double: the nearest integer is the value, which is unknown if it is not finite */
     MEMSCOPE_MEMBER_NAME,    /* uint64_t: a number in a table of names (graph/names.h), 0 for no name */
     MEMSCOPE_MEMBER_TEXT,    /* struct memscope_text */
     MEMSCOPE_MEMBER_SYMBOL,  /* struct memscope_text */
 };
+
+/* Members of a struct: those of a record, which are also one member that has the record's name. */
+#define MEMSCOPE_EMBED(name)                                                                                           \
+    union {                                                                                                            \
+        struct memscope_##name name;                                                                                   \
+        struct {                                                                                                       \
+            MEMSCOPE_FIELDS_##name                                                                                     \
+        };                                                                                                             \
+    }
 
 struct memscope_member {
     const char *name, *allowed; /* allowed: the only values of a symbol, between commas, or "" for any */

@@ -82,20 +82,14 @@ static double interval_of(const struct judgement *judgement) {
 static void clear(struct memscope_verdict *verdict) {
     *verdict = (struct memscope_verdict){
         .layer = MEMSCOPE_LAYER_NONE,
-        .bytes_per_hour = NAN,
-        .bytes_per_hour_low = NAN,
-        .bytes_per_hour_high = NAN,
+        .verdict_figures = memscope_verdict_figures_unknown,
         .since_seconds = NAN,
-        .eta_seconds = NAN,
-        .eta_seconds_low = NAN,
-        .eta_seconds_high = NAN,
-        .needs_seconds = NAN,
-        .detectable_bytes_per_hour = NAN,
         .ends_near_bytes = NAN,
         .step_seconds = NAN,
         .step_bytes = NAN,
         .p_value = 1,
     };
+    verdict->confidence = 0;
 }
 
 /* The slope of the line through some points, and its standard error. */

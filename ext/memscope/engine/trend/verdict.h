@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "record_structs.h"
+
 #include "base/status.h"
 
 enum memscope_layer {
@@ -79,22 +81,16 @@ struct memscope_verdict {
     enum memscope_layer layer;
     double shares[MEMSCOPE_LAYERS];
     /*
-     * Unless too early: growth apart from all else, and its 95 % interval: of RSS, or of the layer that leaks while
-     * RSS does not grow.
+     * Unless too early, bytes_per_hour: growth apart from all else, and its 95 % interval: of RSS, or of the layer that
+     * leaks while RSS does not grow. eta_seconds: of a leak, to the limit, INFINITY for perhaps never. If too early,
+     * needs_seconds: the time until the present slope, or a slope that matters, can be detected, and has persisted for
+     * long enough, INFINITY for over a month. detectable_bytes_per_hour: minimum detectable growth since the start.
      */
-    double bytes_per_hour, bytes_per_hour_low, bytes_per_hour_high;
-    double since_seconds;                                  /* when that growth began */
-    double eta_seconds, eta_seconds_low, eta_seconds_high; /* of a leak, to the limit, INFINITY for perhaps never */
-    /*
-     * If too early: the time until the present slope, or a slope that matters, can be detected, and has persisted for
-     * long enough. INFINITY for over a month.
-     */
-    double needs_seconds;
-    double detectable_bytes_per_hour; /* minimum detectable growth since the start, NAN if unknown */
-    double ends_near_bytes;           /* if filling: RSS at the horizon */
-    double step_seconds, step_bytes;  /* the largest step up, if it matters: its time, its height */
-    double confidence;                /* that the kind is right, 0 to 1, and 0 if too early */
-    double p_value;                   /* of so much growth since that time without a trend (Mann-Kendall) */
+    MEMSCOPE_EMBED(verdict_figures);
+    double since_seconds;            /* when that growth began */
+    double ends_near_bytes;          /* if filling: RSS at the horizon */
+    double step_seconds, step_bytes; /* the largest step up, if it matters: its time, its height */
+    double p_value;                  /* of so much growth since that time without a trend (Mann-Kendall) */
 };
 
 #define MEMSCOPE_TREND_POINTS 128

@@ -73,7 +73,7 @@ static enum memscope_status answer_roots(struct work *work) {
 
 static void answer_path(struct work *work, const struct memscope_path_group *alike,
                         struct memscope_path_answer *answer) {
-    answer->sums = (struct memscope_path_sums){
+    answer->path_sums = (struct memscope_path_sums){
         .count = alike->count,
         .retained_bytes = alike->retained,
         .accumulated_bytes = alike->weight == 0 ? MEMSCOPE_UNKNOWN : alike->weight,
@@ -126,8 +126,8 @@ static void add_pile(const struct memscope_path_group *alike, const struct pile 
                      struct memscope_path_answer *answer) {
     for (size_t at = 0; at < count; at++)
         if (piles[at].node == alike->steps[alike->step_count - 1].last) {
-            answer->sums.held_class = piles[at].held.name;
-            answer->sums.held_count = piles[at].held.count;
+            answer->held_class = piles[at].held.name;
+            answer->held_count = piles[at].held.count;
         }
 }
 
@@ -155,10 +155,10 @@ static enum memscope_status answer_dominator(struct work *work, const struct mem
     struct memscope_path_group path;
     enum memscope_status status = memscope_path_find(&question, holder->node, &path);
 
-    answer->sums.name = memscope_name_of_node(&work->asked, holder->node);
-    answer->sums.bytes = work->asked.references.graph.bytes[holder->node];
-    answer->sums.retained_bytes = holder->retained;
-    answer->sums.dominated_count = holder->object_count - 1;
+    answer->name = memscope_name_of_node(&work->asked, holder->node);
+    answer->bytes = work->asked.references.graph.bytes[holder->node];
+    answer->retained_bytes = holder->retained;
+    answer->dominated_count = holder->object_count - 1;
     if (status == MEMSCOPE_OK)
         answer_path(work, &path, &answer->path);
     return status;
@@ -323,8 +323,8 @@ static enum memscope_status find_what_they_hold(struct work *work, struct holder
     for (size_t index = 0; index < answer->dominator_count; index++) {
         struct memscope_held_answer held = memscope_held_by(asked, holders->largest[index].node, holdings);
 
-        answer->dominators[index].sums.held_class = held.name;
-        answer->dominators[index].sums.held_count = held.count;
+        answer->dominators[index].held_class = held.name;
+        answer->dominators[index].held_count = held.count;
     }
     for (size_t index = 0; holdings != NULL && index < holders->suspect_count; index++) {
         uint32_t node = holders->suspects[index].node;

@@ -65,13 +65,13 @@ struct memscope_held_answer {
 
 /* Shortest paths that are alike. Only a suspect at their end has a held class. */
 struct memscope_path_answer {
-    struct memscope_path_sums sums;
+    MEMSCOPE_EMBED(path_sums);
     struct memscope_step_answer steps[MEMSCOPE_PATH_STEPS];
     uint32_t step_count;
 };
 
 struct memscope_dominator_answer {
-    struct memscope_dominator_sums sums;
+    MEMSCOPE_EMBED(dominator_sums);
     struct memscope_path_answer path; /* a shortest path to the dominator */
 };
 

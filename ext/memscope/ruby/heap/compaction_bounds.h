@@ -7,14 +7,16 @@
 
 #include <stdbool.h>
 
+#include "record_structs.h"
+
 #include "ledger/ruby_regions.h"
 #include "ruby/heap/heap_pins.h"
 
 #define MEMSCOPE_TENTHS 10
 
 struct memscope_slot_size {
-    size_t pages, hidden_empty_pages, slots, live_slots, most_slots;
-    size_t pinned_pages_min, pinned_pages_max;
+    MEMSCOPE_EMBED(slot_sums); /* slot_size, free_slots and the compactable bytes are 0 */
+    size_t most_slots;
     size_t tenths[MEMSCOPE_TENTHS]; /* pages by the live share of their slots: 0 to 0.1, 0.1 to 0.2, … */
     struct memscope_resizes resizes;
     size_t fewest_pages, most_pages; /* after compaction */
