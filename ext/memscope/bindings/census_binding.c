@@ -59,14 +59,11 @@ static VALUE take(struct census_scan *scan) {
 /* ---- the reading ----------------------------------------------------------------------------------------------- */
 
 static VALUE row_hash(const struct memscope_census *census, const struct memscope_census_row *row) {
-    size_t length;
-    const char *name = memscope_names_get(&census->names, row->name, &length);
-    VALUE hash = memscope_census_sums_hash(&row->sums);
+    struct memscope_census_sums sums = row->census_sums;
 
-    memscope_hash_set(hash, "name", rb_utf8_str_new(name, (long)length));
-    if (row->sums.unsized_count == 0)
-        memscope_hash_set(hash, "unsized_count", Qnil);
-    return hash;
+    if (sums.unsized_count == 0)
+        sums.unsized_count = MEMSCOPE_UNKNOWN;
+    return memscope_census_sums_named_hash(&sums, &census->names);
 }
 
 static void set_rows(VALUE hash, const struct census_scan *scan) {
@@ -85,23 +82,22 @@ static void set_rows(VALUE hash, const struct census_scan *scan) {
     }
 }
 
-static void set_totals(VALUE hash, const struct census_scan *scan) {
+static VALUE figures_hash(const struct census_scan *scan) {
     const struct memscope_census_sums *total = &scan->census.total;
-    bool known = NIL_P(scan->refusal);
+    struct memscope_census_figures figures = memscope_census_figures_unknown;
 
-    memscope_hash_set(hash, "total_count", known ? ULL2NUM(total->count) : Qnil);
-    memscope_hash_set(hash, "total_slot_bytes", known ? ULL2NUM(total->slot_bytes) : Qnil);
-    memscope_hash_set(hash, "total_memsize_bytes", known ? ULL2NUM(total->memsize_bytes) : Qnil);
-    memscope_hash_set(hash, "total_old_count", known ? ULL2NUM(total->old_count) : Qnil);
-    memscope_hash_set(hash, "gc_count", known ? SIZET2NUM(scan->gc_count) : Qnil);
-    memscope_hash_set(hash, "collected", scan->collect ? Qtrue : Qfalse);
-}
-
-static void set_walk(VALUE hash, const struct census_scan *scan) {
-    bool known = NIL_P(scan->refusal);
-
-    memscope_hash_set(hash, "walked_in", known ? memscope_symbol(scan->call.in_child ? "child" : "process") : Qnil);
-    memscope_hash_set(hash, "pause_us", scan->call.in_child ? ULL2NUM(scan->call.child.pause_ns / 1000) : Qnil);
+    if (NIL_P(scan->refusal)) {
+        figures.total_count = total->count;
+        figures.total_slot_bytes = total->slot_bytes;
+        figures.total_memsize_bytes = total->memsize_bytes;
+        figures.total_old_count = total->old_count;
+        figures.gc_count = scan->gc_count;
+        figures.walked_in = memscope_text_of(scan->call.in_child ? "child" : "process");
+    }
+    figures.collected = scan->collect;
+    if (scan->call.in_child)
+        figures.pause_us = scan->call.child.pause_ns / 1000;
+    return memscope_census_figures_hash(&figures);
 }
 
 static VALUE reasons_hash(const struct census_scan *scan) {
@@ -123,10 +119,8 @@ static VALUE read_census(VALUE argument) {
     memscope_heap_call_begin(&scan->call);
     if (NIL_P(scan->refusal))
         scan->refusal = take(scan);
-    hash = rb_hash_new();
-    set_totals(hash, scan);
+    hash = figures_hash(scan);
     set_rows(hash, scan);
-    set_walk(hash, scan);
     memscope_hash_set(hash, "reasons", reasons_hash(scan));
     memscope_hash_set(hash, "cost",
                       memscope_heap_call_cost(

@@ -42,15 +42,6 @@ static VALUE dump_in_child(struct dumping *dumping) {
     return dumping->result.status == MEMSCOPE_OK ? Qnil : memscope_unread("objects", dumping->result.status);
 }
 
-static VALUE written_hash(uint32_t objects, uint32_t references, uint64_t bytes) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "objects", UINT2NUM(objects));
-    memscope_hash_set(hash, "references", UINT2NUM(references));
-    memscope_hash_set(hash, "bytes", ULL2NUM(bytes));
-    return hash;
-}
-
 static void set_reason_without_ids(VALUE reasons, bool lacks_ids) {
     if (lacks_ids)
         memscope_set_reason(reasons, "numbers", "objects_numbered");
@@ -58,16 +49,15 @@ static void set_reason_without_ids(VALUE reasons, bool lacks_ids) {
 
 static VALUE dump(VALUE argument) {
     struct dumping *dumping = (struct dumping *)argument;
-    const struct memscope_dump_result *result = &dumping->result;
+    struct memscope_dump_result *result = &dumping->result;
     VALUE hash, reasons = rb_hash_new(), refusal;
 
     memscope_named_references_learn();
     refusal = dump_in_child(dumping);
     if (!NIL_P(refusal) || result->error != 0)
         return NIL_P(refusal) ? INT2FIX(result->error) : refusal;
-    hash = written_hash(result->objects, result->references, result->bytes);
-    memscope_hash_set(hash, "pause_ms", DBL2NUM((double)dumping->call.child.pause_ns / 1e6));
-    memscope_hash_set(hash, "child_bytes", ULL2NUM(result->child_bytes));
+    result->pause_ms = (double)dumping->call.child.pause_ns / 1e6;
+    hash = memscope_dump_figures_hash(&result->dump_figures);
     set_reason_without_ids(reasons, result->lacks_ids);
     memscope_hash_set(hash, "reasons", reasons);
     memscope_hash_set(hash, "cost", memscope_heap_call_cost(&dumping->call, "T3", 0));
@@ -180,6 +170,7 @@ static VALUE convert(VALUE argument) {
     struct conversion *conversion = (struct conversion *)argument;
     uint64_t start = memscope_now_ns(), wall_ns;
     const struct memscope_heap_graph *graph = &conversion->file.reader.graph;
+    struct memscope_dump_figures figures = memscope_dump_figures_unknown;
     VALUE hash, reasons = rb_hash_new();
 
     memscope_dump_file_read(&conversion->file);
@@ -190,7 +181,10 @@ static VALUE convert(VALUE argument) {
     if (conversion->output.error != 0)
         return INT2FIX(conversion->output.error);
     wall_ns = memscope_now_ns() - start;
-    hash = written_hash(graph->object_count, graph->first_edge[graph->slot_count], conversion->output.written);
+    figures.objects = graph->object_count;
+    figures.references = graph->first_edge[graph->slot_count];
+    figures.bytes = conversion->output.written;
+    hash = memscope_dump_figures_hash(&figures);
     memscope_dump_file_set_reasons(&conversion->file, reasons, "objects");
     set_reason_without_ids(reasons, conversion->file.reader.dump.ids == NULL);
     memscope_hash_set(hash, "reasons", reasons);

@@ -116,12 +116,6 @@ static VALUE rows_array(const struct growth_scan *scan, const struct memscope_gr
     return list;
 }
 
-static void set_part(VALUE hash, const char *count_key, const char *bytes_key, const struct memscope_heap_part *part,
-                     bool known) {
-    memscope_hash_set(hash, count_key, known ? ULL2NUM(part->count) : Qnil);
-    memscope_hash_set(hash, bytes_key, known ? ULL2NUM(part->bytes) : Qnil);
-}
-
 static VALUE paths_array(const struct growth_scan *scan) {
     VALUE list = rb_ary_new();
 
@@ -157,16 +151,18 @@ static void set_reasons(struct growth_scan *scan) {
 static VALUE growth_hash(struct growth_scan *scan) {
     const struct memscope_dump_growth *growth = &scan->growth;
     bool known = NIL_P(scan->refusal);
-    VALUE hash = rb_hash_new();
+    const struct memscope_growth_figures figures = {.total_count = growth->count,
+                                                    .total_bytes = growth->bytes,
+                                                    .new_count = growth->added.count,
+                                                    .new_bytes = growth->added.bytes,
+                                                    .new_garbage_count = growth->garbage.count,
+                                                    .new_garbage_bytes = growth->garbage.bytes,
+                                                    .path_count = scan->answer.totals.path_count};
+    VALUE hash = memscope_growth_figures_hash(known ? &figures : &memscope_growth_figures_unknown);
 
-    memscope_hash_set(hash, "total_count", known ? LL2NUM(growth->count) : Qnil);
-    memscope_hash_set(hash, "total_bytes", known ? LL2NUM(growth->bytes) : Qnil);
-    set_part(hash, "new_count", "new_bytes", &growth->added, known);
-    set_part(hash, "new_garbage_count", "new_garbage_bytes", &growth->garbage, known);
     memscope_hash_set(hash, "classes", known ? rows_array(scan, growth->classes, class_hash) : rb_ary_new());
     memscope_hash_set(hash, "sites", known ? rows_array(scan, growth->sites, site_hash) : rb_ary_new());
     memscope_hash_set(hash, "paths", paths_array(scan));
-    memscope_hash_set(hash, "path_count", known ? ULL2NUM(scan->answer.totals.path_count) : Qnil);
     return hash;
 }
 

@@ -33,8 +33,8 @@ struct memscope_rings *memscope_rings_of_this_process(void) {
     return rings;
 }
 
-static VALUE unit_of(size_t series) {
-    return memscope_symbol(units[series] == 1 ? "count" : "bytes");
+static const char *unit_of(size_t series) {
+    return units[series] == 1 ? "count" : "bytes";
 }
 
 /* Native.history_series -> {rss: :bytes, ...}: the unit of each series, in the order in which they are shown. */
@@ -42,7 +42,7 @@ static VALUE native_history_series(VALUE self) {
     VALUE hash = rb_hash_new();
 
     for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
-        memscope_hash_set(hash, memscope_history_names[series], unit_of(series));
+        memscope_hash_set(hash, memscope_history_names[series], memscope_symbol(unit_of(series)));
     return rb_obj_freeze(hash);
 }
 
@@ -86,13 +86,14 @@ static VALUE number_or_nil(uint64_t number) {
 }
 
 /* Milliseconds since 1970, rounded to whole seconds, so that points keep their time from one reading to the next. */
-static VALUE time_of_day(uint64_t seconds, int64_t boot) {
-    return LL2NUM((boot + (int64_t)seconds) * 1000);
+static int64_t time_of_day(uint64_t seconds, int64_t boot) {
+    return (boot + (int64_t)seconds) * 1000;
 }
 
 static VALUE ring_to_hash(enum memscope_ring ring, size_t series, int64_t boot) {
     struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
-    VALUE min[MEMSCOPE_RINGS_MAX_POINTS], last[MEMSCOPE_RINGS_MAX_POINTS], hash = rb_hash_new();
+    VALUE min[MEMSCOPE_RINGS_MAX_POINTS], last[MEMSCOPE_RINGS_MAX_POINTS], hash;
+    struct memscope_history_ring figures = {.step_seconds = memscope_ring_shapes[ring].step_seconds};
     uint64_t start;
     size_t count = memscope_rings_read(rings, ring, series, 0, points, &start);
 
@@ -100,21 +101,21 @@ static VALUE ring_to_hash(enum memscope_ring ring, size_t series, int64_t boot) 
         min[index] = number_or_nil(points[index].min);
         last[index] = number_or_nil(points[index].last);
     }
-    memscope_hash_set(hash, "step_seconds", UINT2NUM(memscope_ring_shapes[ring].step_seconds));
-    memscope_hash_set(hash, "at", time_of_day(start, boot));
+    figures.at = time_of_day(start, boot);
+    hash = memscope_history_ring_hash(&figures);
     memscope_hash_set(hash, "min", rb_obj_freeze(rb_ary_new_from_values((long)count, min)));
     memscope_hash_set(hash, "last", rb_obj_freeze(rb_ary_new_from_values((long)count, last)));
     return hash;
 }
 
 static VALUE curve_to_hash(size_t series, int64_t boot) {
-    VALUE hash = rb_hash_new(), list = rb_ary_new();
+    const struct memscope_history_curve curve = {.id = memscope_text_of(memscope_history_names[series]),
+                                                 .unit = memscope_text_of(unit_of(series)),
+                                                 .baseline = memscope_rings_baseline(rings, series)};
+    VALUE hash = memscope_history_curve_hash(&curve), list = rb_ary_new();
 
     for (int ring = 0; ring < MEMSCOPE_RING_COUNT; ring++)
         rb_ary_push(list, ring_to_hash((enum memscope_ring)ring, series, boot));
-    memscope_hash_set(hash, "id", memscope_symbol(memscope_history_names[series]));
-    memscope_hash_set(hash, "unit", unit_of(series));
-    memscope_hash_set(hash, "baseline", number_or_nil(memscope_rings_baseline(rings, series)));
     memscope_hash_set(hash, "rings", list);
     return hash;
 }
@@ -127,7 +128,7 @@ static VALUE events_to_array(int64_t boot) {
     for (size_t index = 0; index < count; index++) {
         VALUE hash = rb_hash_new();
 
-        memscope_hash_set(hash, "at", time_of_day(events[index].seconds, boot));
+        memscope_hash_set(hash, "at", LL2NUM(time_of_day(events[index].seconds, boot)));
         memscope_hash_set(hash, "kind", UINT2NUM(events[index].kind));
         rb_ary_push(list, hash);
     }
@@ -149,7 +150,7 @@ static VALUE native_history(VALUE self) {
     for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
         if (memscope_rings_latest(rings, series) != MEMSCOPE_RINGS_UNKNOWN)
             rb_ary_push(curves, curve_to_hash(series, boot));
-    memscope_hash_set(body, "started_at", time_of_day(first, boot));
+    memscope_hash_set(body, "started_at", LL2NUM(time_of_day(first, boot)));
     memscope_hash_set(body, "curves", curves);
     memscope_hash_set(body, "events", events_to_array(boot));
     return memscope_finish(body, rb_hash_new(), "T1", begun_ns, 0, 0);

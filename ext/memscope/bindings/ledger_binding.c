@@ -74,7 +74,7 @@ static void perform(struct memscope_ledger_call *call) {
         call->gvl_ns = call->wall_ns;
 }
 
-static VALUE source_symbol(enum memscope_residency_source source) {
+static struct memscope_text source_text(enum memscope_residency_source source) {
     static const char *const names[] = {
         [MEMSCOPE_RESIDENCY_NONE] = "none",
         [MEMSCOPE_RESIDENCY_SMAPS] = "smaps",
@@ -82,7 +82,7 @@ static VALUE source_symbol(enum memscope_residency_source source) {
         [MEMSCOPE_RESIDENCY_PAGEMAP_SCAN] = "pagemap_scan",
     };
 
-    return memscope_symbol(names[source]);
+    return memscope_text_of(names[source]);
 }
 
 static VALUE cost_hash(const struct memscope_ledger_call *call) {
@@ -92,15 +92,21 @@ static VALUE cost_hash(const struct memscope_ledger_call *call) {
 VALUE memscope_ledger_body(const struct memscope_ledger_call *call) {
     const struct memscope_ledger *ledger = &call->ledger;
     bool read = call->status == MEMSCOPE_OK;
-    bool statm = read && ledger->statm_status == MEMSCOPE_OK;
-    VALUE hash = rb_hash_new();
+    struct memscope_ledger_figures figures = memscope_ledger_figures_unknown;
+    VALUE hash;
 
-    memscope_hash_set(hash, "rss_bytes", read ? ULL2NUM(ledger->residency.resident_bytes) : Qnil);
-    memscope_hash_set(hash, "source", source_symbol(read ? ledger->residency.source : MEMSCOPE_RESIDENCY_NONE));
-    memscope_hash_set(hash, "statm_before_bytes", statm ? ULL2NUM(ledger->statm_before.resident_bytes) : Qnil);
-    memscope_hash_set(hash, "statm_after_bytes", statm ? ULL2NUM(ledger->statm_after.resident_bytes) : Qnil);
-    memscope_hash_set(hash, "held_by_objects_bytes", call->held.known ? ULL2NUM(call->held.bytes) : Qnil);
-    memscope_hash_set(hash, "mappings", read ? SIZET2NUM(ledger->mappings.count) : Qnil);
+    figures.source = source_text(read ? ledger->residency.source : MEMSCOPE_RESIDENCY_NONE);
+    if (read) {
+        figures.rss_bytes = ledger->residency.resident_bytes;
+        figures.mappings = ledger->mappings.count;
+    }
+    if (read && ledger->statm_status == MEMSCOPE_OK) {
+        figures.statm_before_bytes = ledger->statm_before.resident_bytes;
+        figures.statm_after_bytes = ledger->statm_after.resident_bytes;
+    }
+    if (call->held.known)
+        figures.held_by_objects_bytes = call->held.bytes;
+    hash = memscope_ledger_figures_hash(&figures);
     memscope_hash_set(hash, "rows", read ? memscope_ledger_rows(call) : rb_ary_new());
     memscope_hash_set(hash, "reasons", memscope_ledger_reasons(call));
     memscope_hash_set(hash, "cost", cost_hash(call));
@@ -109,11 +115,12 @@ VALUE memscope_ledger_body(const struct memscope_ledger_call *call) {
 
 static VALUE mappings_body(const struct memscope_ledger_call *call) {
     bool read = call->status == MEMSCOPE_OK;
-    VALUE hash = rb_hash_new();
+    const struct memscope_mappings_figures figures = {
+        .rss_bytes = read ? call->ledger.residency.resident_bytes : MEMSCOPE_UNKNOWN,
+        .source = source_text(read ? call->ledger.residency.source : MEMSCOPE_RESIDENCY_NONE),
+        .unmapped_bytes = read ? call->ledger.unmapped_bytes : MEMSCOPE_UNKNOWN};
+    VALUE hash = memscope_mappings_figures_hash(&figures);
 
-    memscope_hash_set(hash, "rss_bytes", read ? ULL2NUM(call->ledger.residency.resident_bytes) : Qnil);
-    memscope_hash_set(hash, "source", source_symbol(read ? call->ledger.residency.source : MEMSCOPE_RESIDENCY_NONE));
-    memscope_hash_set(hash, "unmapped_bytes", read ? ULL2NUM(call->ledger.unmapped_bytes) : Qnil);
     memscope_hash_set(hash, "mappings", read ? memscope_ledger_mappings(&call->ledger) : rb_ary_new());
     memscope_hash_set(hash, "reasons", memscope_ledger_reasons(call));
     memscope_hash_set(hash, "cost", cost_hash(call));

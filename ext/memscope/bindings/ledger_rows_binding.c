@@ -7,22 +7,16 @@ static VALUE constant_text(const char *text) {
     return rb_enc_interned_str_cstr(text, rb_utf8_encoding());
 }
 
-static VALUE permissions_text(const struct memscope_mapping *mapping) {
-    const char text[] = {mapping->readable ? 'r' : '-', mapping->writable ? 'w' : '-', mapping->executable ? 'x' : '-',
-                         mapping->shared ? 's' : 'p'};
-
-    return rb_str_new(text, sizeof text);
-}
-
 static VALUE mapping_hash(const struct memscope_mapping *mapping, uint64_t resident_bytes) {
-    VALUE hash = rb_hash_new();
+    const char permissions[] = {mapping->readable ? 'r' : '-', mapping->writable ? 'w' : '-',
+                                mapping->executable ? 'x' : '-', mapping->shared ? 's' : 'p'};
+    const struct memscope_mapping_figures figures = {.start = mapping->start,
+                                                     .end = mapping->end,
+                                                     .resident_bytes = resident_bytes,
+                                                     .permissions = {permissions, sizeof permissions},
+                                                     .name = memscope_text_of(mapping->name)};
 
-    memscope_hash_set(hash, "start", ULL2NUM(mapping->start));
-    memscope_hash_set(hash, "end", ULL2NUM(mapping->end));
-    memscope_hash_set(hash, "resident_bytes", ULL2NUM(resident_bytes));
-    memscope_hash_set(hash, "permissions", permissions_text(mapping));
-    memscope_hash_set(hash, "name", rb_str_new_cstr(mapping->name));
-    return hash;
+    return memscope_mapping_figures_hash(&figures);
 }
 
 static void add_unattributed_mappings(VALUE detail, const struct memscope_ledger *ledger) {

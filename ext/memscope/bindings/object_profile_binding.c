@@ -187,14 +187,14 @@ static VALUE frames_of(struct scan *scan, uint32_t stack) {
     return rb_obj_freeze(list);
 }
 
-static VALUE error_of(const struct scan *scan, const struct memscope_window_sums *sums,
-                      const struct memscope_object_group *group, double squares) {
-    return memscope_estimate(
-        sqrt(memscope_window_variance(sums, &scan->state.plan, group->samples, group->objects, squares)));
+static double error_of(const struct scan *scan, const struct memscope_window_sums *sums,
+                       const struct memscope_object_group *group, double squares) {
+    return sqrt(memscope_window_variance(sums, &scan->state.plan, group->samples, group->objects, squares));
 }
 
-/* Estimates are sums of rounded shares, so that the numbers that are shown add up. */
-static void set_estimates(struct scan *scan, VALUE hash, const struct memscope_object_group *group) {
+/* Estimates are sums of rounded shares, so that the numbers that are shown add up. Returns the shares. */
+static VALUE set_estimates(struct scan *scan, struct memscope_stack_figures *figures,
+                           const struct memscope_object_group *group) {
     VALUE shares = rb_ary_new_capa((long)group->share_count);
     struct memscope_window_sums objects = {0}, bytes = {0};
 
@@ -207,15 +207,15 @@ static void set_estimates(struct scan *scan, VALUE hash, const struct memscope_o
                                 4, UINT2NUM(share->window), memscope_estimate(share->allocations),
                                 memscope_estimate(share->objects), memscope_estimate(share->bytes))));
     }
-    memscope_hash_set(hash, "live_objects", memscope_estimate(objects.sum));
-    memscope_hash_set(hash, "live_bytes", memscope_estimate(bytes.sum));
-    memscope_hash_set(hash, "error_objects", error_of(scan, &objects, group, 0));
-    memscope_hash_set(hash, "error_bytes", error_of(scan, &bytes, group, group->squares));
-    memscope_hash_set(hash, "spread_bytes", memscope_estimate(sqrt(group->squares)));
-    memscope_hash_set(hash, "shares", rb_obj_freeze(shares)); /* Field.plain then copies nothing */
+    figures->live_objects = objects.sum;
+    figures->live_bytes = bytes.sum;
+    figures->error_objects = error_of(scan, &objects, group, 0);
+    figures->error_bytes = error_of(scan, &bytes, group, group->squares);
+    figures->spread_bytes = sqrt(group->squares);
     scan->objects += objects.sum;
     scan->bytes += bytes.sum;
     scan->samples += group->samples;
+    return rb_obj_freeze(shares); /* Field.plain then copies nothing */
 }
 
 static bool found_room(const struct memscope_object_group *group) {
@@ -228,18 +228,17 @@ static bool found_room(const struct memscope_object_group *group) {
 }
 
 static VALUE stack_hash(struct scan *scan, const struct memscope_object_group *group) {
-    static const char *const unknown[] = {"allocated_bytes", "allocated_objects", "freed_bytes", "freed_objects"};
-    VALUE hash = rb_hash_new();
+    struct memscope_stack_figures figures = memscope_stack_figures_unknown;
+    VALUE shares = set_estimates(scan, &figures, group), hash;
 
+    figures.generation = group->generation;
+    figures.samples = group->samples;
+    hash = memscope_stack_figures_hash(&figures);
     memscope_hash_set(hash, "frames", frames_of(scan, group->stack));
     memscope_hash_set(hash, "class_name", text_of(group->class_name));
     memscope_hash_set(hash, "tag", memscope_interned_name(memscope_word(MEMSCOPE_WORD_TAG, group->tag, 0)));
     memscope_hash_set(hash, "thread", text_of(group->thread));
-    memscope_hash_set(hash, "generation", UINT2NUM(group->generation));
-    memscope_hash_set(hash, "samples", ULL2NUM(group->samples));
-    set_estimates(scan, hash, group);
-    for (size_t index = 0; index < sizeof unknown / sizeof *unknown; index++)
-        memscope_hash_set(hash, unknown[index], Qnil); /* with all fields present, Ruby need not add any */
+    memscope_hash_set(hash, "shares", shares);
     scan->without_room += found_room(group) ? 0 : group->samples;
     return hash;
 }
@@ -250,22 +249,25 @@ static VALUE overhead(const struct scan *scan) {
     const struct memscope_object_samples *samples = memscope_object_sampler_samples();
     const struct memscope_object_sampler_state *state = &scan->state;
     double spent = (double)state->spent_ns + state->watching_ns;
-    VALUE hash = rb_hash_new();
+    const struct memscope_sampling_overhead overhead = {
+        .samples_taken = samples->taken,
+        .nanoseconds = spent,
+        .table_bytes = state->bytes,
+        .dropped_samples = samples->dropped,
+        .lost_frees = 0,
+        .inflated_bytes = MEMSCOPE_UNKNOWN,
+        .patched_imports = MEMSCOPE_UNKNOWN,
+        .patched_objects = MEMSCOPE_UNKNOWN,
+        .budget = state->plan.budget,
+        .cpu_share = state->cpu_ns > 0 ? spent / (double)state->cpu_ns : NAN,
+        .gc_nanoseconds = state->gc_ns,
+        .watched_share = state->allocations > 0 ? (double)state->watched / (double)state->allocations : NAN,
+        .thinned = samples->thinned,
+        .rearmed = state->rearmed,
+        .missed_collections = state->missed,
+    };
 
-    memscope_hash_set(hash, "samples_taken", ULL2NUM(samples->taken));
-    memscope_hash_set(hash, "nanoseconds", memscope_estimate(spent));
-    memscope_hash_set(hash, "table_bytes", SIZET2NUM(state->bytes));
-    memscope_hash_set(hash, "dropped_samples", ULL2NUM(samples->dropped));
-    memscope_hash_set(hash, "lost_frees", INT2FIX(0));
-    memscope_hash_set(hash, "budget", DBL2NUM(state->plan.budget));
-    memscope_hash_set(hash, "cpu_share", state->cpu_ns > 0 ? DBL2NUM(spent / (double)state->cpu_ns) : Qnil);
-    memscope_hash_set(hash, "gc_nanoseconds", ULL2NUM(state->gc_ns));
-    memscope_hash_set(hash, "watched_share",
-                      state->allocations > 0 ? DBL2NUM((double)state->watched / (double)state->allocations) : Qnil);
-    memscope_hash_set(hash, "thinned", ULL2NUM(samples->thinned));
-    memscope_hash_set(hash, "rearmed", ULL2NUM(state->rearmed));
-    memscope_hash_set(hash, "missed_collections", ULL2NUM(state->missed));
-    return hash;
+    return memscope_sampling_overhead_hash(&overhead);
 }
 
 #define OBJECTS_OF_STACK 64
@@ -309,9 +311,6 @@ static void set_stacks(VALUE body, struct scan *scan) {
         memscope_hash_set(body, "objects", objects_of_stacks(scan));
     memscope_hash_set(body, "frames", scan->frames);
     memscope_hash_set(body, "stacks", list);
-    memscope_hash_set(body, "live_objects", ULL2NUM((uint64_t)scan->objects));
-    memscope_hash_set(body, "live_bytes", ULL2NUM((uint64_t)scan->bytes));
-    memscope_hash_set(body, "samples", ULL2NUM(scan->samples));
 }
 
 #define FEW_WINDOWS 8
@@ -335,36 +334,36 @@ static void set_reasons(VALUE reasons, const struct scan *scan) {
         memscope_set_reason(reasons, "overhead", "gc_hooks_slow_allocation");
 }
 
-static void set_generations(VALUE body, const struct memscope_generations *generations) {
+static VALUE generations_list(const struct memscope_generations *generations, uint64_t *newest) {
     uint32_t list[MEMSCOPE_GENERATIONS];
     size_t count = memscope_generations_list(generations, list);
     VALUE numbers = rb_ary_new_capa((long)count);
 
     while (count > 0)
         rb_ary_push(numbers, UINT2NUM(list[--count]));
-    memscope_hash_set(body, "generations", numbers);
-    memscope_hash_set(body, "generation", UINT2NUM(list[0]));
-    memscope_hash_set(body, "epoch", UINT2NUM(generations->epoch));
-    memscope_hash_set(body, "unjudged_generation", UINT2NUM(memscope_generation_unjudged(generations)));
+    *newest = list[0];
+    return numbers;
 }
 
 static VALUE body_of(VALUE argument) {
     struct scan *scan = (struct scan *)argument;
-    const struct memscope_sampling_plan *plan = &scan->state.plan;
+    struct memscope_profile_figures figures = memscope_profile_figures_unknown;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
 
     scan->frames = rb_ary_new();
     scan->numbers = rb_hash_new();
-    memscope_hash_set(body, "backend", memscope_symbol("objects"));
-    memscope_hash_set(body, "rate_bytes", Qnil);
-    memscope_hash_set(body, "running", scan->stop ? Qfalse : Qtrue);
-    memscope_hash_set(body, "started_at", ULL2NUM(started_ns / 1000000));
-    set_generations(body, &scan->state.generations);
-    memscope_hash_set(body, "windows", ULL2NUM(plan->windows));
-    memscope_hash_set(body, "allocations", memscope_estimate(plan->stood_for));
-    memscope_hash_set(body, "windows_share", DBL2NUM(memscope_plan_share(plan)));
-    memscope_hash_set(body, "equal_windows", DBL2NUM(memscope_plan_equal_windows(plan)));
     set_stacks(body, scan);
+    memscope_hash_set(body, "generations", generations_list(&scan->state.generations, &figures.generation));
+    figures.backend = memscope_text_of("objects");
+    figures.running = !scan->stop;
+    figures.started_at = (int64_t)(started_ns / 1000000);
+    figures.epoch = scan->state.generations.epoch;
+    figures.unjudged_generation = memscope_generation_unjudged(&scan->state.generations);
+    figures.live_objects = (int64_t)scan->objects;
+    figures.live_bytes = (int64_t)scan->bytes;
+    figures.samples = (int64_t)scan->samples;
+    memscope_set_windows(&figures, &scan->state.plan);
+    memscope_set_members(body, &memscope_profile_figures_record, &figures, NULL);
     memscope_hash_set(body, "overhead", overhead(scan));
     set_reasons(reasons, scan);
     memscope_finish(body, reasons, "T3", scan->begun_ns, 0, scan->scratch.used);

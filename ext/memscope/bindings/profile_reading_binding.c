@@ -90,10 +90,6 @@ static VALUE number_of_frame(struct frames *frames, uint64_t word) {
 
 /* ---- stacks ----------------------------------------------------------------------------------------------------- */
 
-static VALUE estimate_if(bool known, double value) {
-    return known ? memscope_estimate(value) : Qnil;
-}
-
 static bool stack_found_room(const struct memscope_sampled_stack *stack) {
     for (uint32_t index = 0; index < stack->length; index++)
         if (!found_room(stack->words[index]))
@@ -102,9 +98,10 @@ static bool stack_found_room(const struct memscope_sampled_stack *stack) {
 }
 
 static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_stack *stack) {
-    VALUE hash = rb_hash_new(), list = rb_ary_new_capa((long)stack->length), tag = Qnil, thread = Qnil;
-    bool all = stack->allocated_bytes >= 0;
-    uint32_t generation = 0;
+    struct memscope_stack_figures figures = memscope_stack_figures_unknown;
+    VALUE hash, list = rb_ary_new_capa((long)stack->length), tag = Qnil, thread = Qnil;
+
+    figures.generation = 0;
 
     for (uint32_t index = 0; index < stack->length; index++) {
         uint64_t word = stack->words[index];
@@ -114,22 +111,24 @@ static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_sta
         else if (memscope_word_kind(word) == MEMSCOPE_WORD_THREAD)
             thread = memscope_interned_name(word);
         else if (memscope_word_kind(word) == MEMSCOPE_WORD_GENERATION)
-            generation = memscope_word_index(word);
+            figures.generation = memscope_word_index(word);
         else
             rb_ary_push(list, number_of_frame(frames, word));
     }
+    figures.live_bytes = stack->live_bytes;
+    figures.live_objects = stack->live_objects;
+    figures.samples = (int64_t)stack->samples;
+    figures.error_bytes = sqrt(stack->variance);
+    if (stack->allocated_bytes >= 0) {
+        figures.allocated_bytes = stack->allocated_bytes;
+        figures.allocated_objects = stack->allocated_objects;
+        figures.freed_bytes = fmax(0, stack->allocated_bytes - stack->live_bytes);
+        figures.freed_objects = fmax(0, stack->allocated_objects - stack->live_objects);
+    }
+    hash = memscope_stack_figures_hash(&figures);
     memscope_hash_set(hash, "frames", list);
     memscope_hash_set(hash, "tag", tag);
     memscope_hash_set(hash, "thread", thread);
-    memscope_hash_set(hash, "generation", UINT2NUM(generation));
-    memscope_hash_set(hash, "live_bytes", memscope_estimate(stack->live_bytes));
-    memscope_hash_set(hash, "live_objects", memscope_estimate(stack->live_objects));
-    memscope_hash_set(hash, "samples", ULL2NUM(stack->samples));
-    memscope_hash_set(hash, "error_bytes", memscope_estimate(sqrt(stack->variance)));
-    memscope_hash_set(hash, "allocated_bytes", estimate_if(all, stack->allocated_bytes));
-    memscope_hash_set(hash, "allocated_objects", estimate_if(all, stack->allocated_objects));
-    memscope_hash_set(hash, "freed_bytes", estimate_if(all, stack->allocated_bytes - stack->live_bytes));
-    memscope_hash_set(hash, "freed_objects", estimate_if(all, stack->allocated_objects - stack->live_objects));
     return hash;
 }
 
@@ -169,18 +168,19 @@ static void read_samples(void *argument) {
 static VALUE overhead(const struct scan *scan) {
     struct memscope_stack_readings taken = memscope_stack_readings();
     struct memscope_import_patches patches = memscope_import_sampler_patches();
-    bool imports = scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS;
-    VALUE hash = rb_hash_new();
+    struct memscope_sampling_overhead overhead = memscope_sampling_overhead_unknown;
 
-    memscope_hash_set(hash, "samples_taken", ULL2NUM(taken.count));
-    memscope_hash_set(hash, "nanoseconds", ULL2NUM(taken.nanoseconds));
-    memscope_hash_set(hash, "table_bytes", SIZET2NUM(scan->table_bytes));
-    memscope_hash_set(hash, "dropped_samples", ULL2NUM(scan->stacks.dropped_samples));
-    memscope_hash_set(hash, "lost_frees", ULL2NUM(scan->stacks.lost_frees));
-    memscope_hash_set(hash, "inflated_bytes", ULL2NUM(scan->inflation.active));
-    memscope_hash_set(hash, "patched_imports", imports ? SIZET2NUM(patches.slots) : Qnil);
-    memscope_hash_set(hash, "patched_objects", imports ? SIZET2NUM(patches.objects) : Qnil);
-    return hash;
+    overhead.samples_taken = taken.count;
+    overhead.nanoseconds = (double)taken.nanoseconds;
+    overhead.table_bytes = scan->table_bytes;
+    overhead.dropped_samples = scan->stacks.dropped_samples;
+    overhead.lost_frees = scan->stacks.lost_frees;
+    overhead.inflated_bytes = scan->inflation.active;
+    if (scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS) {
+        overhead.patched_imports = patches.slots;
+        overhead.patched_objects = patches.objects;
+    }
+    return memscope_sampling_overhead_hash(&overhead);
 }
 
 /*
@@ -197,72 +197,74 @@ static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
  * The coverage: the part of the allocator's growth since the start that the samples account for. Bytes of sampling
  * itself are not growth: with small blocks, they may be more than the program's.
  */
-static void set_coverage(VALUE body, VALUE reasons, const struct scan *scan, uint64_t live_bytes) {
+static void set_coverage(struct memscope_profile_figures *figures, VALUE reasons, const struct scan *scan) {
     double enough = 16 * ldexp(1, (int)scan->profile.rate_log);
     double growth =
         (double)scan->memory.live_bytes - (double)scan->profile.at_start.live_bytes - (double)scan->inflation.allocated;
     bool known = scan->memory.knows_live_bytes && scan->profile.at_start.knows_live_bytes;
     bool knows_rss = scan->memory.rss != 0 && scan->profile.at_start.rss != 0;
 
-    memscope_hash_set(body, "allocator_grown_bytes", known ? LL2NUM((int64_t)growth) : Qnil);
-    memscope_hash_set(body, "rss_grown_bytes",
-                      knows_rss ? LL2NUM((int64_t)(scan->memory.rss - scan->profile.at_start.rss)) : Qnil);
-    memscope_hash_set(body, "allocator_live_bytes",
-                      scan->memory.knows_live_bytes ? ULL2NUM(scan->memory.live_bytes) : Qnil);
-    memscope_hash_set(body, "coverage", known && growth >= enough ? DBL2NUM((double)live_bytes / growth) : Qnil);
+    if (known)
+        figures->allocator_grown_bytes = (int64_t)growth;
+    if (knows_rss)
+        figures->rss_grown_bytes = (int64_t)(scan->memory.rss - scan->profile.at_start.rss);
+    if (scan->memory.knows_live_bytes)
+        figures->allocator_live_bytes = scan->memory.live_bytes;
+    if (known && growth >= enough)
+        figures->coverage = (double)figures->live_bytes / growth;
     if (!scan->memory.knows_live_bytes)
         memscope_set_reason(reasons, "allocator_live_bytes", "live_bytes_unknown");
     if (!known)
         memscope_set_reason(reasons, "coverage", "live_bytes_unknown");
     else if (growth < enough)
-        memscope_hash_set(reasons, "coverage", why_no_coverage(growth, (double)live_bytes, enough));
+        memscope_hash_set(reasons, "coverage", why_no_coverage(growth, (double)figures->live_bytes, enough));
 }
 
-static void set_stacks(VALUE body, VALUE reasons, struct scan *scan) {
+static void set_stacks(VALUE body, struct memscope_profile_figures *figures, VALUE reasons, struct scan *scan) {
     struct frames frames = {rb_ary_new(), rb_hash_new(), &scan->symbols};
     VALUE list = rb_ary_new_capa((long)scan->stacks.count);
-    uint64_t live_bytes = 0, samples = 0, without_room = 0; /* sums of the numbers that are shown, which are rounded */
+    uint64_t without_room = 0;
     double variance = 0;
     bool all = true;
 
+    figures->live_bytes = figures->samples = 0; /* sums of the numbers that are shown, which are rounded */
     for (size_t index = 0; index < scan->stacks.count; index++) {
         const struct memscope_sampled_stack *stack = &scan->stacks.list[index];
 
         if (!memscope_is_of_this_session(stack->words, stack->length))
             continue;
         rb_ary_push(list, stack_hash(&frames, stack));
-        live_bytes += memscope_rounded(stack->live_bytes);
+        figures->live_bytes += (int64_t)memscope_rounded(stack->live_bytes);
         variance += stack->variance;
-        samples += stack->samples;
+        figures->samples += (int64_t)stack->samples;
         without_room += stack_found_room(stack) ? 0 : stack->samples;
         all = all && stack->allocated_bytes >= 0;
     }
     memscope_hash_set(body, "frames", frames.list);
     memscope_hash_set(body, "stacks", list);
-    memscope_hash_set(body, "live_bytes", ULL2NUM(live_bytes));
-    memscope_hash_set(body, "samples", ULL2NUM(samples));
-    memscope_hash_set(body, "error_bytes", memscope_estimate(sqrt(variance)));
+    figures->error_bytes = sqrt(variance);
     if (!all)
         memscope_set_reason(reasons, "allocated_bytes", "freed_not_counted");
     if (without_room > 0)
         memscope_hash_set(reasons, "stacks", memscope_reason_of("texts_without_room", ULL2NUM(without_room)));
-    set_coverage(body, reasons, scan, live_bytes);
+    set_coverage(figures, reasons, scan);
 }
 
 static VALUE body_of(VALUE argument) {
     struct scan *scan = (struct scan *)argument;
     const struct memscope_profile *read = &scan->profile;
+    struct memscope_profile_figures figures = memscope_profile_figures_unknown;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
     uint64_t start = memscope_now_ns();
 
     memscope_stack_reader_settle();
-    memscope_hash_set(body, "backend",
-                      memscope_symbol(read->backend == MEMSCOPE_BACKEND_IMPORTS ? "imports" : "jemalloc"));
-    memscope_hash_set(body, "rate_bytes", ULL2NUM(UINT64_C(1) << read->rate_log));
-    memscope_hash_set(body, "running", read->running ? Qtrue : Qfalse);
-    memscope_hash_set(body, "started_at", ULL2NUM(read->started_ns / 1000000));
-    memscope_hash_set(body, "generation", UINT2NUM(memscope_generation()));
-    set_stacks(body, reasons, scan);
+    figures.backend = memscope_text_of(read->backend == MEMSCOPE_BACKEND_IMPORTS ? "imports" : "jemalloc");
+    figures.rate_bytes = UINT64_C(1) << read->rate_log;
+    figures.running = read->running;
+    figures.started_at = (int64_t)(read->started_ns / 1000000);
+    figures.generation = memscope_generation();
+    set_stacks(body, &figures, reasons, scan);
+    memscope_set_members(body, &memscope_profile_figures_record, &figures, NULL);
     memscope_hash_set(body, "overhead", overhead(scan));
     memscope_hash_set(body, "reasons", reasons);
     scan->gvl_ns += memscope_now_ns() - start;

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "record_structs.h"
+
 #include "base/status.h"
 #include "dump/heap_dump.h"
 #include "ruby/heap/ruby_heap.h"
@@ -21,12 +23,10 @@ struct memscope_live_dump {
 
 /* The result of a dump. Holds no pointer, so a forked child can send it. */
 struct memscope_dump_result {
-    enum memscope_status status; /* of reading the heap */
-    int error;                   /* errno of writing the file, 0 if none */
-    uint32_t objects, references;
-    bool lacks_ids;       /* so the dump cannot be compared with others */
-    uint64_t bytes;       /* of the file */
-    uint64_t child_bytes; /* memory that only the child had, at its peak */
+    enum memscope_status status;  /* of reading the heap */
+    int error;                    /* errno of writing the file, 0 if none */
+    MEMSCOPE_EMBED(dump_figures); /* pause_ms is 0 */
+    bool lacks_ids;               /* so the dump cannot be compared with others */
 };
 
 /* A child's cost per slot, measured on heaps of one to six million objects with three references each. */

@@ -263,8 +263,14 @@ static struct memscope_census_sums *sums_of_size(struct pass *pass, size_t slot_
 }
 
 static void add_page(struct pass *pass, size_t slot_bytes, const struct tally *all, const struct tally *old) {
-    const struct memscope_census_sums sums = {all->count, all->count * slot_bytes, all->bytes, old->count, 0};
-    const struct memscope_census_sums of_old = {old->count, old->count * slot_bytes, old->bytes, old->count, 0};
+    const struct memscope_census_sums sums = {.count = all->count,
+                                              .slot_bytes = all->count * slot_bytes,
+                                              .memsize_bytes = all->bytes,
+                                              .old_count = old->count};
+    const struct memscope_census_sums of_old = {.count = old->count,
+                                                .slot_bytes = old->count * slot_bytes,
+                                                .memsize_bytes = old->bytes,
+                                                .old_count = old->count};
 
     add(&pass->census->total, &sums);
     add(&pass->old, &of_old);
@@ -310,7 +316,7 @@ static bool add_to_row(struct naming *naming, enum memscope_census_grouping grou
         census->rows[census->row_count] = (struct memscope_census_row){.grouping = grouping, .name = name};
         *row = (uint32_t)++census->row_count;
     }
-    add(&census->rows[*row - 1].sums, sums);
+    add(&census->rows[*row - 1].census_sums, sums);
     return true;
 }
 

@@ -24,9 +24,8 @@ enum memscope_census_grouping {
 };
 
 struct memscope_census_row {
-    struct memscope_census_sums sums;
+    MEMSCOPE_EMBED(census_sums);
     uint32_t grouping;
-    uint32_t name; /* its number in `names` */
 };
 
 /*
