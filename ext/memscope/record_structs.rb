@@ -69,7 +69,8 @@ module RecordStructs
     def declaration(section)
       record = section.options["struct"]
       lines = members(section).map { |row| "    #{member(row).first} #{row.name.delete_suffix('?')}; \\\n" }
-      "#define MEMSCOPE_FIELDS_#{record} \\\n#{lines.join}\nstruct memscope_#{record} {\n    MEMSCOPE_FIELDS_#{record}};\n"
+      "#define MEMSCOPE_FIELDS_#{record} \\\n#{lines.join}\n" \
+        "struct memscope_#{record} {\n    MEMSCOPE_FIELDS_#{record}};\n"
     end
 
     # MEMBER(record, name, kind, type) for each member. The version changes with any of them.
