@@ -65,10 +65,8 @@ void memscope_set_members(VALUE hash, const struct memscope_record *record, cons
                           const struct memscope_names *names) {
     for (size_t index = 0; index < record->count; index++) {
         const struct memscope_member *member = &record->members[index];
-        VALUE value = value_of(member, (const char *)values + member->offset, names);
 
-        if (!NIL_P(value))
-            memscope_hash_set(hash, member->name, value);
+        memscope_hash_set(hash, member->name, value_of(member, (const char *)values + member->offset, names));
     }
 }
 

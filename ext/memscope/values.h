@@ -35,7 +35,7 @@ static inline size_t memscope_hash_get_size(VALUE hash, const char *key) {
 
 struct memscope_names;
 
-/* Sets the hash's values for all known members of a record. names: those of members that are names, else NULL. */
+/* Sets the hash's values for all members of a record. names: those of the members that are names, else NULL. */
 void memscope_set_members(VALUE hash, const struct memscope_record *record, const void *values,
                           const struct memscope_names *names);
 

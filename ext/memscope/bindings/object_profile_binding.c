@@ -347,6 +347,7 @@ static VALUE generations_list(const struct memscope_generations *generations, ui
 
 static VALUE body_of(VALUE argument) {
     struct scan *scan = (struct scan *)argument;
+    const struct memscope_sampling_plan *plan = &scan->state.plan;
     struct memscope_profile_figures figures = memscope_profile_figures_unknown;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
 
@@ -362,7 +363,10 @@ static VALUE body_of(VALUE argument) {
     figures.live_objects = (int64_t)scan->objects;
     figures.live_bytes = (int64_t)scan->bytes;
     figures.samples = (int64_t)scan->samples;
-    memscope_set_windows(&figures, &scan->state.plan);
+    figures.windows = plan->windows;
+    figures.allocations = plan->stood_for;
+    figures.windows_share = memscope_plan_share(plan);
+    figures.equal_windows = memscope_plan_equal_windows(plan);
     memscope_set_members(body, &memscope_profile_figures_record, &figures, NULL);
     memscope_hash_set(body, "overhead", overhead(scan));
     set_reasons(reasons, scan);

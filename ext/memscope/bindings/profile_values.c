@@ -46,13 +46,6 @@ VALUE memscope_estimate(double value) {
     return ULL2NUM(memscope_rounded(value));
 }
 
-void memscope_set_windows(struct memscope_profile_figures *figures, const struct memscope_sampling_plan *plan) {
-    figures->windows = plan->windows;
-    figures->allocations = plan->stood_for;
-    figures->windows_share = memscope_plan_share(plan);
-    figures->equal_windows = memscope_plan_equal_windows(plan);
-}
-
 VALUE memscope_losses(uint64_t dropped, uint64_t missed) {
     if (dropped > 0)
         return memscope_reason_of("samples_dropped", ULL2NUM(dropped));

@@ -5,7 +5,6 @@
 #include "values.h"
 
 #include "sampling/sampled_stack.h"
-#include "sampling/sampling_plan.h"
 
 /* `name`: a function of the object file `library`, which may be nil, or an address. */
 VALUE memscope_native_frame(VALUE name, VALUE library);
@@ -21,9 +20,6 @@ VALUE memscope_ruby_frame(VALUE name, VALUE path, uint32_t line);
 /* An estimate, rounded as it is shown, 0 if it is negative. */
 uint64_t memscope_rounded(double value);
 VALUE memscope_estimate(double value);
-
-/* Sets the figures of the windows of a plan. */
-void memscope_set_windows(struct memscope_profile_figures *figures, const struct memscope_sampling_plan *plan);
 
 /* Calls memscope_object_sampler_settle, and keeps the reason if that ended the profile. */
 void memscope_object_profile_settle(void);

@@ -89,7 +89,6 @@ static struct memscope_slot_sums sums_of(const struct memscope_slot_size *size, 
     size_t page_bytes = scan->call.listing.page_bytes;
     struct memscope_slot_sums sums = size->slot_sums;
 
-    sums.slot_size = size->resizes.slot_bytes;
     sums.free_slots = size->slots - size->live_slots;
     sums.compactable_min_bytes = (size->pages - size->most_pages) * page_bytes;
     sums.compactable_bytes = (size->pages - size->fewest_pages) * page_bytes;
@@ -111,6 +110,7 @@ static void set_heap(VALUE hash, const struct heap_scan *scan) {
     for (size_t index = 0; index < scan->walk.sizes.count; index++) {
         VALUE item = rb_hash_new();
 
+        memscope_hash_set(item, "slot_size", SIZET2NUM(scan->walk.sizes.list[index].resizes.slot_bytes));
         set_sums(item, &scan->walk.sizes.list[index], scan);
         rb_ary_push(list, item);
     }

@@ -101,10 +101,13 @@ static enum memscope_status read_all(struct reading *reading) {
 }
 
 static VALUE windows_hash(const struct memscope_sampling_plan *plan) {
-    struct memscope_profile_figures figures = memscope_profile_figures_unknown;
+    VALUE hash = rb_hash_new();
 
-    memscope_set_windows(&figures, plan);
-    return memscope_profile_figures_hash(&figures);
+    memscope_hash_set(hash, "windows", ULL2NUM(plan->windows));
+    memscope_hash_set(hash, "allocations", memscope_estimate(plan->stood_for));
+    memscope_hash_set(hash, "windows_share", DBL2NUM(memscope_plan_share(plan)));
+    memscope_hash_set(hash, "equal_windows", DBL2NUM(memscope_plan_equal_windows(plan)));
+    return hash;
 }
 
 /* [window, allocations, objects, samples] of each window, rounded, so that the numbers that are shown add up. */

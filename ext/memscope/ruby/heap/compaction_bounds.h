@@ -15,7 +15,7 @@
 #define MEMSCOPE_TENTHS 10
 
 struct memscope_slot_size {
-    MEMSCOPE_EMBED(slot_sums); /* slot_size, free_slots and the compactable bytes are 0 */
+    MEMSCOPE_EMBED(slot_sums); /* free_slots and the compactable bytes are 0 */
     size_t most_slots;
     size_t tenths[MEMSCOPE_TENTHS]; /* pages by the live share of their slots: 0 to 0.1, 0.1 to 0.2, … */
     struct memscope_resizes resizes;
