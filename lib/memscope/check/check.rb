@@ -1,8 +1,7 @@
 # frozen_string_literal: true
 
 require "monitor"
-require_relative "../profile/measurement"
-Memscope::Loading.units :Census, :HeapGraph, :MallocProfile
+Memscope::Loading.units :Census, :HeapGraph, :MallocProfile, :Measurement
 
 module Memscope
   Record.declare(__FILE__)
@@ -50,13 +49,7 @@ module Memscope
     LOCK = Monitor.new
     private_constant :SETTLE_SECONDS, :ELEMENT_BYTES, :NOISE_BYTES, :LOCK
 
-    require_relative "allocations"
-    require_relative "application"
-    require_relative "child"
-    require_relative "in_use"
-    require_relative "options"
-    require_relative "origins"
-    require_relative "rounds"
+    %w[allocations application child in_use options origins rounds].each { |part| require_relative part }
 
     class << self
       # Runs the block hundreds of times in a forked child, where it cannot change this process. at_exit handlers do not

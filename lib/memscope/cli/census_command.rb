@@ -1,14 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "../show/report/census"
-
 module Memscope
   module CLI
     # `memscope census` counts a process's objects by class, or their growth since an earlier census.
     # `memscope census -- COMMAND` counts a Ruby program's objects by class when it ends.
     class CensusCommand < ReportCommand
       declare limits: { by: Limit.one_of(Census::GROUPINGS.keys) }, program: [:every], process: %i[since private],
-              defaults: { by: :class, top: Report::CensusPage::ROWS }
+              defaults: { by: :class, top: Report::ListPage::ROWS }
 
       private
 

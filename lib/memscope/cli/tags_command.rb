@@ -1,12 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "../show/report/tags"
-
 module Memscope
   module CLI
     # `memscope tags`: the memory that the endpoints and jobs of a process allocate and retain.
     class TagsCommand < ReportCommand
-      declare defaults: { top: Report::TagsPage::ROWS }
+      declare defaults: { top: Report::ListPage::ROWS }
 
       private
 

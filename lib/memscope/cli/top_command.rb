@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "top/source"
-require_relative "top/terminal"
-require_relative "top/view"
+%w[source terminal view].each { |part| require_relative "top/#{part}" }
 
 module Memscope
   module CLI

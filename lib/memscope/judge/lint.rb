@@ -53,6 +53,4 @@ module Memscope
   end
 end
 
-require_relative "lint/settings_check"
-require_relative "lint/jemalloc"
-require_relative "lint/glibc"
+%w[settings_check jemalloc glibc].each { |part| require_relative "lint/#{part}" }

@@ -110,6 +110,4 @@ module Memscope
   end
 end
 
-require_relative "policy/group"
-require_relative "policy/reading_window"
-require_relative "policy/decision_rules"
+%w[group reading_window restart_rules decision_rules].each { |part| require_relative "policy/#{part}" }

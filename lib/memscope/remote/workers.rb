@@ -76,7 +76,4 @@ module Memscope
   end
 end
 
-require_relative "workers/controller"
-require_relative "workers/reporter"
-require_relative "workers/single_host"
-require_relative "workers/watch"
+%w[controller reporter single_host watch].each { |part| require_relative "workers/#{part}" }

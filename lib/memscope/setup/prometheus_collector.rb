@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "facade"
-require_relative "../show/metrics"
 
 Memscope::Loading.gem("prometheus-client", "memscope/prometheus_collector", feature: "prometheus/client")
 

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "facade"
-require_relative "../profile/malloc_profile"
 
 module Memscope
   # A Rack middleware that tags a request's allocations with its route while a malloc profile or a profile of objects

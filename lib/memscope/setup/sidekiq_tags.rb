@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "facade"
-require_relative "../profile/malloc_profile"
 
 module Memscope
   # A server middleware for Sidekiq that tags a job's allocations with its class, so that `Profile#by(:tag)` of a malloc

@@ -2,7 +2,6 @@
 
 require "fileutils"
 require "tmpdir"
-require_relative "page"
 
 module Memscope
   module Web

@@ -2,10 +2,7 @@
 
 require "json"
 require "rack/body_proxy"
-require_relative "../remote/calls"
-require_relative "../show/report"
-require_relative "../show/flame_graph"
-%w[request access assets processes pprof page actions pages/overview pages/history pages/objects pages/profile
+%w[request access assets processes pprof page actions pages/history pages/overview pages/objects pages/profile
    pages/allocator].each { |part| require_relative part }
 
 module Memscope

@@ -2,7 +2,6 @@
 
 require "cgi/escape"
 require "erb"
-require_relative "../show/report/history"
 
 module Memscope
   module Web

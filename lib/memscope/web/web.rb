@@ -3,6 +3,7 @@
 require_relative "../setup/facade"
 
 Memscope::Loading.gem("rack", "memscope/web", version: ">= 2.2")
+Memscope.eager_load! # before there are requests
 require_relative "application"
 
 module Memscope
@@ -32,6 +33,4 @@ module Memscope
     # @return [Array(Integer, Hash, #each)] a Rack response
     def self.call(env) = APPLICATION.call(env)
   end
-
-  eager_load! # before there are requests
 end

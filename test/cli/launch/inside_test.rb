@@ -85,7 +85,8 @@ class ProgramInsideTest < MemscopeTest
 
   def test_a_file_that_has_been_replaced_by_a_link
     File.symlink(path("target"), path("out"))
-    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope/cli/launch memscope/cli/launch/inside/report])
+    files = %w[memscope/cli/launch memscope/cli/launch/inside memscope/cli/launch/inside/report]
+    ran = ChildProcess.run(<<~RUBY, requires: files)
       order = { title: "report", output: #{path('out').dump}, calls: { ledger: {} } }
       Memscope::Launch::ProgramReport.new(order).start
     RUBY

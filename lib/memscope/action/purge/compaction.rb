@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../process/ruby_heap/compaction_forecast"
-
 module Memscope
   module Purge
     # Returns pages of Ruby's heap: moves the objects together, and makes the GC free the pages that become empty.

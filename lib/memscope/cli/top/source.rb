@@ -2,8 +2,7 @@
 
 # Required up front, not on first use: the reader's thread may be stopped at any moment, and RubyGems complains about a
 # thread that ends in the middle of a require.
-require_relative "../../remote/client"
-require_relative "../../remote/external_process"
+Memscope::Loading.units :Client, :ExternalProcess, :Peers
 
 module Memscope
   module CLI

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "restart_rules"
 Memscope::Loading.unit :Verdict
 
 module Memscope

@@ -2,7 +2,6 @@
 
 require "json"
 require "socket"
-require_relative "../workers"
 
 module Memscope
   class Workers < Reading

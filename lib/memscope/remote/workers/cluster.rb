@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
-require "socket"
-require_relative "../workers"
 require_relative "channel"
 require_relative "puma_host"
 

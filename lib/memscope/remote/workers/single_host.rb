@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../sockets"
-require_relative "controller"
 
 module Memscope
   class Workers < Reading

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "history"
-
 module Memscope
   module Web
     module Pages

@@ -121,7 +121,8 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
 
   def test_a_program_whose_jemalloc_turns_out_to_be_none_is_not_started
     output = make("heap", "")
-    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope/cli/launch/handoff memscope/cli/launch/inside/profile])
+    files = %w[memscope/cli/launch/handoff memscope/cli/launch/inside memscope/cli/launch/inside/profile]
+    ran = ChildProcess.run(<<~RUBY, requires: files)
       order = { title: "profile", backend: :jemalloc, rate: 4096, format: :text, output: #{output.dump}, status: 74 }
       Memscope::Launch::ProgramProfile.new(order).start
       puts "started"

@@ -43,7 +43,6 @@ module Memscope
 
       # Retainers of objects can be found only while the objects are sampled, so the profile of objects goes on.
       def judge(ended)
-        require_relative "../../../profile/leaks"
         leaks = Profile::Leaks.new(objects? ? profiler.snapshot : last, warm: warm, ended: ended,
                                                                         threshold: @order[:threshold])
         leaks.held_by(retainers(leaks.entries.first(MAX_RETAINED))) if objects?

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../inside"
-
 module Memscope
   module Launch
     # Profiles malloc, or Ruby's objects, in the program, from before the script starts until the program ends, or for

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../inside"
-
 module Memscope
   module Launch
     # The proof that the expected allocator serves malloc, in the program that memscope has become, before its script.

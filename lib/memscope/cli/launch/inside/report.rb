@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../inside"
-
 module Memscope
   module Launch
     # Reports the ledger, or other readings, of the program when it ends and at intervals. memscope itself is loaded

@@ -11,8 +11,7 @@ module Memscope
       def start
         load_memscope
         # Required before the first reading: required later, their memory would be the program's.
-        require_relative "../../../check/requires"
-        Loading.unit(:Mappings)
+        Loading.units(:Mappings, :Requires)
         require_relative "require_tree"
         require_relative "require_recorder"
         why = record or return report_at_exit
