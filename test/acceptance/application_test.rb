@@ -63,13 +63,12 @@ class RailsApplicationTest < ApplicationTest
   end
 
   # With neither variable set, Rails too assumes development.
-  def test_open_to_a_browser_on_the_same_machine_in_development
+  def test_development_opens_nothing
     skip_under_sanitizer
     unset = { "RACK_ENV" => nil, "RAILS_ENV" => nil }
+
     ServedApplication.rails(workers: 0, puma: "", env: unset) do |application|
-      assert_equal 200, application.get("/memscope").status
-      assert_equal 403, application.get("/memscope", headers: { "Host" => "rebound.example" }).status
-      assert_equal 403, application.get("/memscope", headers: { "X-Forwarded-For" => "127.0.0.1" }).status
+      assert_equal 403, application.get("/memscope").status
     end
   end
 

@@ -2,8 +2,8 @@
 
 require_relative "../test_helper"
 
-# For tests of Memscope::Web in this process: an application that is open to a browser on the same machine, and requests
-# as that browser makes them.
+# For tests of Memscope::Web in this process: an application that is open, and requests as a browser on the same machine
+# makes them.
 class WebCase < MemscopeTest
   Settings = Struct.new(:username, :password, :authorize, :actions, :logger, keyword_init: true)
   # A logger that keeps its lines.
@@ -29,10 +29,11 @@ class WebCase < MemscopeTest
 
   def log = @log ||= Log.new([])
 
-  def application(rails_env: "development", processes: Memscope::Web::Processes.new, clock: unhurried, **settings)
+  # Open unless the settings say who gets in.
+  def application(open: true, processes: Memscope::Web::Processes.new, clock: unhurried, **settings)
+    settings[:authorize] = ->(_request) { true } if open && !settings.keys.intersect?(%i[username password authorize])
     configuration = Settings.new(actions: true, logger: log, **settings)
-    Memscope::Web::Application.new(configuration: -> { configuration }, rails_env: -> { rails_env },
-                                   processes: processes, clock: clock)
+    Memscope::Web::Application.new(configuration: -> { configuration }, processes: processes, clock: clock)
   end
 
   # A clock that advances a minute at each look, so that every refusal is logged.

@@ -11,7 +11,7 @@ class WebServer < PumaProcess
 
   def initialize(program = "puma", env: {}, preload: nil)
     @directory = Dir.mktmpdir
-    environment = self.class.environment(preload, { "RACK_ENV" => nil, "RAILS_ENV" => nil, "MALLOC_ARENA_MAX" => "2",
+    environment = self.class.environment(preload, { "RACK_ENV" => nil, "MALLOC_ARENA_MAX" => "2",
                                                     **env })
     rackup = File.join(__dir__, "workloads", "web.ru")
     super(self.class.command(program, *ARGUMENTS.fetch(program), rackup), environment, @directory)

@@ -53,7 +53,7 @@ class WebApplicationTest < WebCase
 
   def test_every_response_carries_the_headers_of_a_page_that_trusts_nobody
     app = application
-    closed = application(rails_env: "production")
+    closed = application(open: false)
     responses = [get("/", on: app), get("/arenas.json", on: app), get("/nothing", on: app), get("/purge", on: app),
                  request("OPTIONS", "/", on: app), get("/", on: closed), post({}, on: app)]
 

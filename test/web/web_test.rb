@@ -13,14 +13,19 @@ class WebTest < WebCase
     puts Memscope::Web.call(env).first
   RUBY
 
-  def test_nothing_but_rails_itself_opens_it
+  def test_no_environment_opens_it
     %w[development test].each do |name|
       env = { "RACK_ENV" => name, "RAILS_ENV" => name, "APP_ENV" => name }
       rails = "module Rails; def self.env = #{name.dump}; end;"
 
       assert_equal "403\n", ChildProcess.run(ASKS, env: env, bundler: true).out
-      assert_equal "403\n", ChildProcess.run("module Rails; end; #{ASKS}", env: env, bundler: true).out
-      assert_equal "200\n", ChildProcess.run("#{rails} #{ASKS}", env: { "RACK_ENV" => "production" }, bundler: true).out
+      assert_equal "403\n", ChildProcess.run("#{rails} #{ASKS}", env: env, bundler: true).out
     end
+  end
+
+  def test_a_configuration_opens_it
+    configured = "require 'memscope'; Memscope.configure { |c| c.authorize = ->(_request) { true } };"
+
+    assert_equal "200\n", ChildProcess.run("#{configured} #{ASKS}", bundler: true).out
   end
 end

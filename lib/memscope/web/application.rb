@@ -47,14 +47,10 @@ module Memscope
       PART = 1 << 16
 
       # @param configuration [#call] returns the Configuration
-      # @param rails_env [#call] returns Rails.env; nil without Rails
       # @param processes [Processes]
       # @param clock [#call] returns seconds
-      def initialize(configuration: -> { Memscope.configuration },
-                     rails_env: -> { ::Rails.env.to_s if defined?(::Rails.env) },
-                     processes: Processes.new, clock: Clock.method(:now))
+      def initialize(configuration: -> { Memscope.configuration }, processes: Processes.new, clock: Clock.method(:now))
         @configuration = configuration
-        @rails_env = rails_env
         @processes = processes
         @refusals = Hash.new { |logged, sentence| logged[sentence] = TtlCache.new(clock: clock) }
         @dumping = Mutex.new
@@ -73,7 +69,7 @@ module Memscope
 
       # If the decision fails, the request is refused.
       def refusal(env)
-        Access.refusal(env, @configuration.call, @rails_env.call)
+        Access.refusal(env, @configuration.call)
       rescue StandardError => e
         Access.refuse(403, :undecided, "#{e.message} (#{e.class})")
       end

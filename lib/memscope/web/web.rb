@@ -23,8 +23,8 @@ module Memscope
   # /debug/pprof/heap serves the malloc profile to Pyroscope, Parca and `go tool pprof` as Go programs do. In a cluster,
   # the merged profile of all workers.
   #
-  # Closed by default. Configure `username` and `password`, or `authorize`. Without them, only a browser on the same
-  # machine gets in, and only under Rails in development and test. The log names the missing part of a denied request.
+  # Closed until `username` and `password`, or `authorize`, are configured. The log names the missing part of a denied
+  # request.
   module Web
     APPLICATION = Application.new
     private_constant :APPLICATION

@@ -199,7 +199,7 @@ class WebObjectsTest < WebCase
   end
 
   def test_who_may_have_a_dump
-    { [403, "actions"] => application(actions: false), [403, "Access denied"] => application(rails_env: "production") }
+    { [403, "actions"] => application(actions: false), [403, "Access denied"] => application(open: false) }
       .each do |(status, sentence), closed|
         @application = closed
         answer = dump

@@ -214,7 +214,7 @@ class WebProfileTest < WebCase
   end
 
   def test_profiles_of_objects_are_closed_by_default
-    @application = application(rails_env: "production")
+    @application = application(open: false)
 
     answers = [page("/profile?kind=objects"), page("/debug/pprof/objects"), objects(do: "start")]
 

@@ -26,8 +26,7 @@ module Memscope
 
             mount Memscope::Web => "/memscope"
 
-          They are closed until config/initializers/memscope.rb says who may use them, except in
-          development and test to a browser on the same machine.
+          They are closed until config/initializers/memscope.rb says who may use them.
         TEXT
       end
 
