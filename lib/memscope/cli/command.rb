@@ -122,7 +122,9 @@ module Memscope
         @given = { **@declared.defaults, **@given }
         program? ? launch : perform
       rescue OptionParser::ParseError => e
-        refuse_arguments(e)
+        given = Field.line(e.args.join(" ")[0, 80])
+        given = Command.questioned(given, switches.flat_map(&:long)) if e.is_a?(OptionParser::InvalidOption)
+        refuse("#{e.reason}: #{given}")
       end
 
       private
@@ -163,12 +165,6 @@ module Memscope
       def refuse(why)
         allowed = [*switches.map { |switch| "#{switch.long.first}#{switch.arg}" }, *operands]
         usage_error(:not_an_option, why: why, allowed: allowed.join(", "))
-      end
-
-      def refuse_arguments(error)
-        given = Field.line(error.args.join(" ")[0, 80])
-        given = Command.questioned(given, switches.flat_map(&:long)) if error.is_a?(OptionParser::InvalidOption)
-        refuse("#{error.reason}: #{given}")
       end
 
       # @param message [Symbol, String] of WORDS, or as it is

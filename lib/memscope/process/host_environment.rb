@@ -23,12 +23,15 @@ module Memscope
       # @param proc_root [String] read instead of /proc; likewise `sys_root`
       # @return [HostEnvironment]
       def read(cgroup, proc_root: "/proc", sys_root: "/sys")
+        huge_pages = "#{sys_root}/kernel/mm/transparent_hugepage"
         capture({ cpus: Etc.nprocessors, cpu_limit: cgroup.cpu_limit, memory_limit_bytes: cgroup.limit_bytes,
                   ractors: Ractor.count, parent_pid: Process.ppid,
                   cpu_seconds: Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID),
-                  variables: variables, forks: any_fork(proc_root), **of_ruby,
+                  variables: variables, forks: any_fork(proc_root), allocation_tracing: allocation_tracing?,
+                  major_collections: (GC.config[:rgengc_allow_full_mark] if GC.respond_to?(:config)),
                   max_mappings: text("#{proc_root}/sys/vm/max_map_count")&.to_i,
-                  **of_process("#{proc_root}/self"), **of_huge_pages("#{sys_root}/kernel/mm/transparent_hugepage") })
+                  thp_mode: text("#{huge_pages}/enabled")&.slice(/\[(\w+)\]/, 1),
+                  thp_gaps: text("#{huge_pages}/khugepaged/max_ptes_none")&.to_i, **of_process("#{proc_root}/self") })
       end
 
       private
@@ -41,10 +44,8 @@ module Memscope
       end
 
       # A new object has a known place only while allocations are traced.
-      def of_ruby
-        { major_collections: (GC.config[:rgengc_allow_full_mark] if GC.respond_to?(:config)),
-          allocation_tracing: ObjectSpace.respond_to?(:allocation_sourcefile) &&
-            !ObjectSpace.allocation_sourcefile(Object.new).nil? }
+      def allocation_tracing?
+        ObjectSpace.respond_to?(:allocation_sourcefile) && !ObjectSpace.allocation_sourcefile(Object.new).nil?
       end
 
       def of_process(directory)
@@ -53,11 +54,6 @@ module Memscope
         thp = status[/^THP_enabled:\s*(\d)/, 1]
         { threads: status[/^Threads:\s*(\d+)/, 1]&.to_i, thp_enabled: thp && thp == "1",
           forked: forked?(fields), started: fields[19]&.to_i }
-      end
-
-      def of_huge_pages(directory)
-        { thp_mode: text("#{directory}/enabled")&.slice(/\[(\w+)\]/, 1),
-          thp_gaps: text("#{directory}/khugepaged/max_ptes_none")&.to_i }
       end
 
       def text(path)

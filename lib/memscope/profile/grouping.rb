@@ -29,9 +29,10 @@ module Memscope
         @frames = profile.frames
         @stacks = profile.stacks
         @profile = profile
-        # Each frame is classified once, rather than once for each stack that contains it.
+        # Each frame is classified once, rather than once for each stack that contains it. Memory can be charged to
+        # @lines.
         @files = @frames.map(&:file?)
-        @lines = @frames.map { |frame| line?(frame) }
+        @lines = @frames.map { |frame| frame.file? && !frame.name.match?(Libraries::TAGS) }
         @callers = @frames.map { |frame| application?(frame) }
         @states = @frames.map { |frame| frame.kind == :state }
         @native = @frames.any? { |frame| frame.kind == :native }
@@ -47,7 +48,7 @@ module Memscope
         bytes = groups.map { |pairs| pairs.sum { |stack, _place| stack.live_bytes } }
         whole = whole(bytes)
         groups.zip(bytes).map { |pairs, live| entry(pairs, share(live, whole), grouping) }
-              .sort_by { |entry| order(entry) }
+              .sort_by { |entry| [-entry.live_bytes, entry.path.to_s, entry.lineno.to_i, entry.name] }
       end
 
       # A line is one place, whether it runs in a method or in a block of that method.
@@ -97,9 +98,6 @@ module Memscope
 
       private
 
-      # True if memory can be charged to the frame's line.
-      def line?(frame) = frame.file? && !frame.name.match?(Libraries::TAGS)
-
       def application?(frame)
         frame.file? && library_of_line(frame) == Libraries::APPLICATION && !ANONYMOUS.include?(frame.path)
       end
@@ -117,7 +115,8 @@ module Memscope
                         native: heaviest(pairs) { |stack, _place| native_name(native(stack)) },
                         callers: %i[line method].include?(grouping) ? called(stacks) { |stack| caller(stack) } : [],
                         lines: grouping == :caller ? called(stacks) { |stack| line(stack) } : [],
-                        generations: generations(stacks) })
+                        generations: stacks.group_by(&:generation)
+                                           .transform_values { |some| some.sum(&:live_bytes) }.sort.to_h })
       end
 
       # Live bytes by the line that the block chooses, of stacks whose allocating line is not the application's own.
@@ -128,10 +127,6 @@ module Memscope
           all[yield(stack).place] += stack.live_bytes if line && caller && line.place != caller.place
         end
         sums.reject { |_place, bytes| bytes.zero? }.sort_by { |place, bytes| [-bytes.abs, place] }
-      end
-
-      def generations(stacks)
-        stacks.group_by(&:generation).transform_values { |some| some.sum(&:live_bytes) }.sort.to_h
       end
 
       def sum(numbers) = numbers.include?(nil) ? nil : numbers.sum
@@ -150,8 +145,6 @@ module Memscope
 
         whole.zero? ? 0.0 : bytes.fdiv(whole)
       end
-
-      def order(entry) = [-entry.live_bytes, entry.path.to_s, entry.lineno.to_i, entry.name]
 
       def line(stack) = nearest(stack, @lines) || nearest(stack, @files)
 

@@ -22,10 +22,12 @@ module Memscope
         # @raise [ArgumentError] unless both have the same process, rate and backend, and neither is a growth
         def values(earlier, later)
           SAME.each { |field| check_same(field, earlier.public_send(field), later.public_send(field)) }
+          reasons = earlier.reasons.merge(later.reasons)
+          reasons[:started_at] = Reasons.sentence(:profile_restarted) unless earlier.started_at == later.started_at
           { since: (earlier.at.to_r * 1000).to_i, earlier_live_bytes: earlier.live_bytes,
             **OF_ONE.to_h { |field| [field, nil] },
             **SUBTRACTED.to_h { |field| [field, change(earlier.public_send(field), later.public_send(field))] },
-            **matched(earlier, later), reasons: reasons_of(earlier, later), cost: Cost.capture(Cost.of(:T0)) }
+            **matched(earlier, later), reasons: reasons.freeze, cost: Cost.capture(Cost.of(:T0)) }
         end
 
         # The bodies of a Diff's rows, the greatest growth first.
@@ -52,22 +54,18 @@ module Memscope
 
         # Matches the stacks of both profiles. The same frame can have different indexes in them, and the same line
         # different libraries, if a gem or Bundler was loaded in between.
-        def matched(earlier, later)
-          frames = (later.frames + earlier.frames).uniq { |frame| key(frame) }
-          ids = frames.each_with_index.to_h { |frame, index| [key(frame), index] }
-          generations = common_generations(earlier, later)
-          pairs = signed(later, 1, ids, generations) + signed(earlier, -1, ids, generations)
-          grown = pairs.group_by(&:first).filter_map { |identity, group| growth(identity, group.map(&:last)) }
-          { frames: frames.freeze, stacks: grown.freeze }
-        end
-
+        #
         # Objects' generations merge as a profile gets older, and a generation always begins at the first epoch whose
         # objects are not judged yet. Keeps the generations that begin at the same epoch in both profiles, or after the
         # earlier profile.
-        def common_generations(earlier, later)
-          return unless earlier.generations && later.generations
-
-          later.generations.select { |first| first > earlier.epoch || earlier.generations.include?(first) }
+        def matched(earlier, later)
+          frames = (later.frames + earlier.frames).uniq { |frame| key(frame) }
+          ids = frames.each_with_index.to_h { |frame, index| [key(frame), index] }
+          generations = later.generations if earlier.generations
+          generations = generations&.select { |first| first > earlier.epoch || earlier.generations.include?(first) }
+          pairs = signed(later, 1, ids, generations) + signed(earlier, -1, ids, generations)
+          grown = pairs.group_by(&:first).filter_map { |identity, group| growth(identity, group.map(&:last)) }
+          { frames: frames.freeze, stacks: grown.freeze }
         end
 
         def signed(profile, sign, ids, generations)
@@ -94,12 +92,6 @@ module Memscope
 
           Stack.capture({ **identity, **numbers, **Shares.growth(signed),
                           error_bytes: Integer.sqrt(signed.sum { |stack, _sign| stack.error_bytes**2 }) })
-        end
-
-        def reasons_of(earlier, later)
-          reasons = earlier.reasons.merge(later.reasons)
-          reasons[:started_at] = Reasons.sentence(:profile_restarted) unless earlier.started_at == later.started_at
-          reasons.freeze
         end
       end
     end

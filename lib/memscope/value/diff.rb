@@ -41,9 +41,11 @@ module Memscope
       # @return [Diff] in the later reading's envelope, at no cost
       def between(earlier, later, names: {}, groups: {}, reasons: {})
         rows = changes(earlier, later, names) + groups.map { |name, parts| row(name, rows: parts) }
+        doubts = { pid: ([:other_process, earlier.pid.to_s] unless same_process?(earlier, later)),
+                   seconds: (:subtracted_later if earlier.at > later.at) }
         capture({ of: later.class.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid, rows: rows,
                   cost: Cost.of(:T0),
-                  reasons: { **earlier.reasons, **later.reasons, **doubts(earlier, later), **reasons }.compact },
+                  reasons: { **earlier.reasons, **later.reasons, **doubts, **reasons }.compact },
                 later.envelope)
       end
 
@@ -61,11 +63,6 @@ module Memscope
       end
 
       private
-
-      def doubts(earlier, later)
-        { pid: ([:other_process, earlier.pid.to_s] unless same_process?(earlier, later)),
-          seconds: (:subtracted_later if earlier.at > later.at) }
-      end
 
       def changes(earlier, later, names)
         later.class.own_fields.filter_map do |field|

@@ -43,16 +43,12 @@ module Memscope
     # @return [Hash{Symbol => Object}] a value for each field, as the extension gives it
     def body(record, hash, where)
       given = record.unwrapped(keyed(hash, where, record), where)
-      refuse_unknown(record, given, where)
+      unknown = given.each_key.find { |name| !record.names.key?(name) }
+      refuse(where, unknown.to_s, "the keys #{record.fields.map(&:name).join(', ')}") if unknown
       values = record.fields.to_h { |field| [field.name, value(field, given[field.name], [where, field.name])] }
       unknown, known = record.together.partition { |name| values[name].nil? }
       refuse([where, unknown.first], nil, WORDS.fill(:known, other: known.first)) if known.any? && unknown.any?
       values
-    end
-
-    def refuse_unknown(record, given, where)
-      unknown = given.each_key.find { |name| !record.names.key?(name) }
-      refuse(where, unknown.to_s, "the keys #{record.fields.map(&:name).join(', ')}") if unknown
     end
 
     # @return [Hash{Symbol => Object}] the hash with Symbols for keys

@@ -18,21 +18,13 @@ module Memscope
       end
     end
 
-    attr_reader :pid
-    # @return [Sampling] the thread that samples this process
-    attr_reader :sampling
-    # @return [Boolean] whether the process that forked this one kept a history
-    attr_reader :forked_from_sampled
-    # @return [History::Sampler, nil] takes the samples of the history. nil unless it runs
-    attr_accessor :history
-    # @return [Workers::Watch, Workers::Cluster, nil] takes readings of this process for the workers' table
-    attr_accessor :workers
-    # @return [Verdict, nil] the last one on this process's history
-    attr_accessor :verdict
-    # @return [Hash{Symbol => Symbol}, nil] severities of the findings of the last diagnosis, by id
-    attr_accessor :severities
-    # @return [Hash{Symbol => Object}] the last readings that pages and other processes requested, by name
-    attr_reader :readings
+    # `sampling`, the thread that samples this process (Sampling). `forked_from_sampled`: whether the process that
+    # forked this one kept a history. `readings`, by name: the last ones that pages and other processes requested.
+    attr_reader :pid, :sampling, :forked_from_sampled, :readings
+    # `history` (History::Sampler) takes the samples of the history, `workers` (Workers::Watch or Cluster) the readings
+    # for the workers' table. `verdict` is the last one on the history, `severities` are those of the last diagnosis's
+    # findings, by id. Each is nil if there is none.
+    attr_accessor :history, :workers, :verdict, :severities
 
     # @param parent [Runtime, nil] of the process that forked this one
     def initialize(parent = nil)

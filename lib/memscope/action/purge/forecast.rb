@@ -141,24 +141,16 @@ module Memscope
         RubyHeap::FULL_GCS.transform_values { |count| new(pause && (pause * count), shared) }
       end
 
-      def long? = pause_ms.nil? || pause_ms > MAX_PAUSE_MS
-
       # True if pages of Ruby's heap are shared: a forked worker's, or those of its parent. Nearly every page of the
       # heap holds an object that a GC frees or ages, or that a compaction moves.
       def unshares? = unshared_bytes.nil? || unshared_bytes >= Quantity::MEBIBYTE
 
       # @return [String, nil] why a purge that does not name the lever leaves it out; nil if it runs
       def left_out
-        effects = [(stops if long?), (makes_private if unshares?)].compact
+        stops = pause_ms ? WORDS.fill(:stops, pause: pause(pause_ms)) : WORDS[:stops_unknown]
+        own = unshared_bytes ? WORDS.fill(:makes_private, most: size(unshared_bytes)) : WORDS[:makes_private_unknown]
+        effects = [(stops if pause_ms.nil? || pause_ms > MAX_PAUSE_MS), (own if unshares?)].compact
         WORDS.fill(:left_out, effects: effects.join(" and ")) if effects.any?
-      end
-
-      private
-
-      def stops = pause_ms ? WORDS.fill(:stops, pause: pause(pause_ms)) : WORDS[:stops_unknown]
-
-      def makes_private
-        unshared_bytes ? WORDS.fill(:makes_private, most: size(unshared_bytes)) : WORDS[:makes_private_unknown]
       end
     end
     private_constant :WORDS

@@ -31,9 +31,11 @@ module Memscope
           trap(:WINCH) { @events << :resized }
           @input.raw do
             keys = Forks.background("memscope keys") { listen }
-            screen { yield self }
+            @output.write(ENTER)
+            yield self
           ensure
             keys&.kill
+            @output.write(LEAVE)
           end
         rescue Errno::EIO, IOError
           Command::FINE # the terminal is gone
@@ -71,13 +73,6 @@ module Memscope
           loop { @events << @input.readchar }
         rescue IOError, SystemCallError
           @events << :closed
-        end
-
-        def screen
-          @output.write(ENTER)
-          yield
-        ensure
-          @output.write(LEAVE)
         end
       end
     end

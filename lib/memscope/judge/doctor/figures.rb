@@ -304,22 +304,18 @@ module Memscope
         own && growth_of(:rss_bytes)&.then { |all| [own - all, 0].max }
       end
 
-      # @return [Hash{Symbol => Object}] by how much RSS, USS and each row have grown since the earlier diagnosis, and
-      #   when that was; the rows sum to RSS. Empty if it cannot be compared
+      # @return [Hash{Symbol => Object}] by how much RSS, USS and each row have grown since the earlier diagnosis, the
+      #   row that grew most first, and when that was; the rows sum to RSS. Empty if it cannot be compared
       def changes
         return {} if incomparable || !rss_bytes || !earlier.rss_bytes
 
-        { changes: { rss: change_of(:rss_bytes), uss: change_of(:uss_bytes), **changes_of_rows }.compact,
+        ids = (ledger.rows + earlier.ledger.rows).map(&:id).uniq
+        rows = ids.map { |id| [id, change_of(-> { row_bytes(id) || 0 })] }.sort_by { |_id, bytes| -bytes }.to_h
+        { changes: { rss: change_of(:rss_bytes), uss: change_of(:uss_bytes), **rows }.compact,
           changed_since: (earlier.ledger.at.to_r * 1000).round }
       end
 
       private
-
-      # The largest first.
-      def changes_of_rows
-        ids = (ledger.rows + earlier.ledger.rows).map(&:id).uniq
-        ids.map { |id| [id, change_of(-> { row_bytes(id) || 0 })] }.sort_by { |_id, bytes| -bytes }.to_h
-      end
 
       def change_of(figure)
         before, now = [earlier, self].map { |figures| figures.figure(figure) }

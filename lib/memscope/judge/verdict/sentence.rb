@@ -78,15 +78,12 @@ module Memscope
         end
 
         def leak(verdict)
+          bytes = verdict.bytes_per_request
+          per_request = WORDS.fill(:per_request, bytes: size(bytes)) if bytes&.positive?
           low, high = [verdict.bytes_per_hour_low, verdict.bytes_per_hour_high].map { |bytes| mebibytes(bytes) }
           WORDS.fill(:leak, layer: layer(verdict.layer), rate: per_hour(verdict.bytes_per_hour), low: low, high: high,
-                            time: duration(verdict.evidence[:lasting_seconds]), per_request: per_request(verdict),
+                            time: duration(verdict.evidence[:lasting_seconds]), per_request: per_request,
                             shares: shares(verdict), limit: limit(verdict))
-        end
-
-        def per_request(verdict)
-          bytes = verdict.bytes_per_request
-          WORDS.fill(:per_request, bytes: size(bytes)) if bytes&.positive?
         end
 
         # Other processes may grow too, so that the limit is reached sooner.

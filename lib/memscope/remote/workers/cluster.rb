@@ -219,12 +219,8 @@ module Memscope
         return if @reports.any? { |other, one| other != pid && one.index == received.index }
 
         worker = received.worker or return [silent(pid, index, handle&.phase, received.fault)]
-        [late(worker, seconds, handle&.phase)]
-      end
-
-      def late(worker, seconds, phase)
         why = Reasons.sentence([:worker_late, seconds.round.to_s])
-        worker.with(phase: phase, reasons: { **worker.reasons, at: why })
+        [worker.with(phase: handle&.phase, reasons: { **worker.reasons, at: why })]
       end
 
       def patience = [SILENT[:intervals] * Configuration.effective(:worker_interval_seconds), SILENT[:seconds]].max

@@ -55,8 +55,11 @@ module Memscope
         tree = RequireTree.new(RequireRecorder.entries, owned, after[:files])
         nodes = tree.nodes
         records = nodes.map { |node| Requires::Node.capture(node.dup) }
-        { **environment(after), **totals(after, nodes),
-          nodes: nodes, gems: Requires.gems(records, tree.again(RequireRecorder.again)),
+        allocator = after[:allocator]
+        { program: @program, load_path: $LOAD_PATH.map { |path| path.to_s.scrub },
+          allocator: [allocator.name, allocator.short_version].compact.join(" "),
+          yjit: defined?(RubyVM::YJIT.enabled?) ? RubyVM::YJIT.enabled? : false, bootsnap: !defined?(::Bootsnap).nil?,
+          **totals(after, nodes), nodes: nodes, gems: Requires.gems(records, tree.again(RequireRecorder.again)),
           reasons: reasons(after), cost: Cost.of(:T3, Cost.now - started) }
       end
 
@@ -93,13 +96,6 @@ module Memscope
 
       # memscope's own records do not count as the program's cost.
       def rise(after, name, own) = after[name] && @before[name] && (after[name] - @before[name] - own)
-
-      def environment(after)
-        allocator = after[:allocator]
-        { program: @program, load_path: $LOAD_PATH.map { |path| path.to_s.scrub },
-          allocator: [allocator.name, allocator.short_version].compact.join(" "),
-          yjit: defined?(RubyVM::YJIT.enabled?) ? RubyVM::YJIT.enabled? : false, bootsnap: !defined?(::Bootsnap).nil? }
-      end
 
       def reasons(after)
         { malloc_bytes: (:statistics_unread unless after[:malloc] && @before[:malloc]),
