@@ -45,7 +45,8 @@ namespace :lint do
   task :engine do
     leaks = ENGINE.flat_map do |path|
       File.foreach(path).with_index(1).filter_map do |line, number|
-        "#{path}:#{number}: #{line}" if line.match?(/ruby\.h|\bVALUE\b|\brb_[a-z]/)
+        # engine/attach/ looks up Ruby's symbols in another process, by names in strings.
+        "#{path}:#{number}: #{line}" if line.gsub(/"rb_\w+"/, "").match?(/ruby\.h|\bVALUE\b|\brb_[a-z]/)
       end
     end
     abort "the engine names Ruby:\n#{leaks.join}" unless leaks.empty?

@@ -7,7 +7,7 @@ require "tsort"
 class Rooms
   FACADE = "lib/memscope/setup/facade.rb"
 
-  engine = %w[base kernel elf malloc ledger sampling fork graph dump trend]
+  engine = %w[base kernel elf malloc ledger sampling fork graph dump trend attach]
 
   EXT = {
     "base" => { files: %w[ext/memscope/engine/base/* ext/memscope/record_structs.h], may: [] },
@@ -20,6 +20,7 @@ class Rooms
     "graph" => { files: "ext/memscope/engine/graph/*", may: %w[base] },
     "dump" => { files: "ext/memscope/engine/dump/*", may: %w[base graph] },
     "trend" => { files: "ext/memscope/engine/trend/*", may: %w[base] },
+    "attach" => { files: "ext/memscope/engine/attach/*", may: %w[base kernel fork] },
     "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: %w[base graph] },
     "init" => { files: "ext/memscope/init.h", may: [] },
     "ruby" => { files: "ext/memscope/ruby/*.{c,h}", may: [*engine, "values"] },

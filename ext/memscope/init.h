@@ -25,5 +25,6 @@ void Init_memscope_measurement(void);
 void Init_memscope_owners(void);
 void Init_memscope_history(void);
 void Init_memscope_verdict(void);
+void Init_memscope_attach(void);
 
 #endif

@@ -35,4 +35,5 @@ void Init_memscope(void) {
     Init_memscope_owners();
     Init_memscope_history();
     Init_memscope_verdict();
+    Init_memscope_attach();
 }

@@ -160,6 +160,11 @@ static bool close_all_but(int first, int second) {
     return close_listed(first, second);
 }
 
+bool memscope_forked_child_shed(int first, int second) {
+    forget_signals();
+    return close_all_but(first, second);
+}
+
 static void set_deadline(unsigned deadline_ms) {
     const struct itimerval deadline = {
         .it_value = {.tv_sec = deadline_ms / 1000, .tv_usec = (suseconds_t)(deadline_ms % 1000 * 1000)}};

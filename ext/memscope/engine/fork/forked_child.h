@@ -45,6 +45,12 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
 /* Called in the child. Returns false if a write fails. */
 bool memscope_forked_child_answer(int answer, const void *bytes, size_t size);
 
+/*
+ * For a child that was made by the bare system call for other work: resets every signal to its default action, unblocks
+ * all, and closes every descriptor but these two.
+ */
+bool memscope_forked_child_shed(int first, int second);
+
 bool memscope_is_forked_child(void);
 
 /* Called in the child. Returns the maximum so far of its RSS above the RSS that it was forked with, in bytes. */

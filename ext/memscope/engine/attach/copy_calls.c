@@ -1,0 +1,215 @@
+#include "attach/copy_calls.h"
+
+#if MEMSCOPE_CAN_ATTACH
+
+#include "attach/remote_memory.h"
+#include "kernel/mappings.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define COPIED_BYTES ((size_t)1 << 16)
+/* In the room: a function's result or a path, and the expression above them. */
+#define RESULT_AT 0
+#define TEXT_AT 4096
+#define OBJECT "memscope.so"
+
+static uint64_t ruby(const struct memscope_private_copy *copy, const char *name) {
+    return memscope_remote_module_address(&copy->target->ruby, name);
+}
+
+static bool call(struct memscope_private_copy *copy, uint64_t function, uint64_t first, uint64_t second,
+                 uint64_t *result, struct memscope_refusal *refusal) {
+    const uint64_t arguments[3] = {first, second, 0};
+
+    return memscope_private_copy_call(copy, function, arguments, result, refusal);
+}
+
+/* ---- the safe point -------------------------------------------------------------------------------------------- */
+
+/* The next registers to call from: at the marker, which `at` has just reached. */
+static void stay_at(struct memscope_private_copy *copy, const struct memscope_registers *at) {
+    copy->registers = *at;
+    copy->at_safe_point = true;
+}
+
+/* As any C code may do that has released the GVL, whether it computes or waits for the kernel. */
+static bool take_gvl(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
+    const uint64_t marker = copy->target->entry.system_call, function = ruby(copy, "rb_thread_call_with_gvl"),
+                   arguments[3] = {marker, 0, 0};
+    struct memscope_registers registers = copy->registers;
+
+    if (function == 0 || !memscope_registers_set_function(copy->pid, &registers, function, arguments, marker) ||
+        !memscope_registers_write(copy->pid, &registers))
+        return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)copy->target->pid, copy->target->version);
+    if (!memscope_private_copy_run(copy, &registers, refusal))
+        return false;
+    stay_at(copy, &registers);
+    return true;
+}
+
+/* A postponed job that calls the marker. From 3.3 on, jobs are registered before they are triggered. */
+static bool postpone_marker(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
+    const uint64_t marker = copy->target->entry.system_call, reserve = ruby(copy, "rb_postponed_job_preregister");
+    uint64_t job = 0;
+
+    if (reserve == 0)
+        return call(copy, ruby(copy, "rb_postponed_job_register_one"), 0, marker, NULL, refusal);
+    return call(copy, reserve, 0, marker, &job, refusal) &&
+           call(copy, ruby(copy, "rb_postponed_job_trigger"), job & UINT32_MAX, 0, NULL, refusal);
+}
+
+/* A thread that waits for another thread looks at its interrupts only when it is woken. */
+static bool wake(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
+    uint64_t thread = 0;
+
+    if (!copy->was_blocked || copy->system_call != SYS_futex)
+        return true;
+    return call(copy, ruby(copy, "rb_thread_current"), 0, 0, &thread, refusal) &&
+           call(copy, ruby(copy, "rb_thread_wakeup_alive"), thread, 0, NULL, refusal);
+}
+
+static bool run_forward(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
+    struct memscope_registers registers = copy->registers;
+
+    if (!postpone_marker(copy, refusal) || !wake(copy, refusal))
+        return false;
+    memscope_registers_interrupt_call(&registers);
+    if (!memscope_registers_write(copy->pid, &registers))
+        return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
+    if (!memscope_private_copy_run(copy, &registers, refusal))
+        return false;
+    stay_at(copy, &registers);
+    return true;
+}
+
+/*
+ * No interrupt is handled from here on: a switch to another thread, which does not exist in the copy, would not return.
+ * A postponed job runs with the interrupts for jobs and traps masked (0xc).
+ */
+static bool mask_interrupts(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
+    uint64_t context = memscope_ruby_context(copy->target, copy->pid, &copy->registers);
+    uint64_t place = context + MEMSCOPE_CONTEXT_INTERRUPTS;
+    uint32_t flag_and_mask[2], all = UINT32_MAX;
+
+    if (context != 0 && memscope_remote_read(copy->pid, place, flag_and_mask, sizeof flag_and_mask) &&
+        flag_and_mask[0] <= UINT8_MAX && (flag_and_mask[1] & ~UINT32_C(0xc)) == 0 &&
+        memscope_remote_write(copy->pid, place + sizeof all, &all, sizeof all))
+        return true;
+    return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)copy->target->pid, copy->target->version);
+}
+
+bool memscope_private_copy_reach_safe_point(struct memscope_private_copy *copy, bool forward,
+                                            struct memscope_refusal *refusal) {
+    uint64_t has_gvl = 1;
+
+    if (!forward && !call(copy, ruby(copy, "ruby_thread_has_gvl_p"), 0, 0, &has_gvl, refusal))
+        return false;
+    return ((has_gvl & UINT32_MAX) == 0 ? take_gvl(copy, refusal) : run_forward(copy, refusal)) &&
+           mask_interrupts(copy, refusal);
+}
+
+/* ---- memscope in it -------------------------------------------------------------------------------------------- */
+
+static bool copy_bytes(int from, int to) {
+    char buffer[COPIED_BYTES];
+    ssize_t count;
+    off_t at = 0;
+
+    while ((count = pread(from, buffer, sizeof buffer, at)) > 0) {
+        if (write(to, buffer, (size_t)count) != count)
+            return false;
+        at += count;
+    }
+    return count == 0 && at > 0;
+}
+
+/* Returns the copy's descriptor of a memory file with the extension, or -1. */
+static long fill_memory_file(struct memscope_private_copy *copy, int extension) {
+    const uint64_t arguments[6] = {copy->room + RESULT_AT, 0, 0, 0, 0, 0};
+    char path[64];
+    long file;
+    int here;
+    bool filled;
+
+    if (!memscope_remote_write(copy->pid, copy->room + RESULT_AT, OBJECT, sizeof OBJECT) ||
+        (file = memscope_private_copy_system_call(copy, SYS_memfd_create, arguments)) < 0)
+        return -1;
+    snprintf(path, sizeof path, "/proc/%d/fd/%ld", (int)copy->pid, file);
+    here = open(path, O_WRONLY | O_CLOEXEC);
+    filled = here >= 0 && copy_bytes(extension, here);
+    if (here >= 0)
+        close(here);
+    return filled ? file : -1;
+}
+
+static bool refuse_load(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
+    char text[200] = "";
+    uint64_t error = 0;
+
+    if (call(copy, memscope_remote_module_address(&copy->target->libc, "dlerror"), 0, 0, &error, refusal) && error != 0)
+        (void)memscope_remote_text(copy->pid, error, text, sizeof text);
+    return memscope_refuse(refusal, "not_loaded", "%d\n%s\n%s", (int)copy->target->pid, copy->target->version, text);
+}
+
+/* The first mapping of the memory file. */
+static bool find_extension(struct memscope_private_copy *copy, struct memscope_remote_module *module) {
+    struct memscope_scratch list = {0}, names = {0};
+    const struct memscope_mappings_memory memory = {&list, &names};
+    struct memscope_mappings mappings = {0};
+    char path[32];
+    bool found = false;
+
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)copy->pid);
+    if (memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK &&
+        memscope_mappings_read_file(path, &memory, &mappings) == MEMSCOPE_OK)
+        for (size_t index = 0; !found && index < mappings.count; index++)
+            found = strstr(mappings.list[index].name, "/memfd:" OBJECT) != NULL &&
+                    memscope_remote_module_read(copy->pid, mappings.list[index].start, module);
+    memscope_scratch_close(&list);
+    memscope_scratch_close(&names);
+    return found;
+}
+
+bool memscope_private_copy_load(struct memscope_private_copy *copy, int extension, uint64_t *evaluate,
+                                struct memscope_refusal *refusal) {
+    long file = fill_memory_file(copy, extension);
+    struct memscope_remote_module module;
+    char path[64];
+    int length = snprintf(path, sizeof path, "/proc/self/fd/%ld", file);
+    uint64_t handle = 0;
+
+    if (file < 0 || !memscope_remote_write(copy->pid, copy->room + RESULT_AT, path, (size_t)length + 1))
+        return memscope_refuse(refusal, "not_loaded", "%d\n%s\n%s", (int)copy->target->pid, copy->target->version,
+                               "memfd_create");
+    if (!call(copy, memscope_remote_module_address(&copy->target->libc, "dlopen"), copy->room + RESULT_AT, RTLD_NOW,
+              &handle, refusal))
+        return false;
+    if (handle == 0 || !find_extension(copy, &module))
+        return refuse_load(copy, refusal);
+    *evaluate = memscope_remote_module_address(&module, "memscope_copy_evaluate");
+    return call(copy, memscope_remote_module_address(&module, "Init_memscope"), 0, 0, NULL, refusal) &&
+           call(copy, memscope_remote_module_address(&module, "memscope_copy_begin"), (uint64_t)copy->parent, 0, NULL,
+                refusal);
+}
+
+bool memscope_private_copy_evaluate(struct memscope_private_copy *copy, uint64_t evaluate, const char *expression,
+                                    size_t length, struct memscope_private_copy_answer *answer,
+                                    struct memscope_refusal *refusal) {
+    uint64_t text = copy->room + TEXT_AT;
+    char end = '\0';
+
+    *answer = (struct memscope_private_copy_answer){0};
+    if (length >= MEMSCOPE_COPY_EXPRESSION || !memscope_remote_write(copy->pid, text, expression, length) ||
+        !memscope_remote_write(copy->pid, text + length, &end, 1))
+        return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
+    return call(copy, evaluate, text, copy->room + RESULT_AT, NULL, refusal) &&
+           (memscope_remote_read(copy->pid, copy->room + RESULT_AT, answer, sizeof *answer) ||
+            memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid));
+}
+
+#endif

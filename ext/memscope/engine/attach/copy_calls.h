@@ -1,0 +1,38 @@
+/*
+ * Calls of Ruby and of memscope in a private copy.
+ */
+#ifndef MEMSCOPE_COPY_CALLS_H
+#define MEMSCOPE_COPY_CALLS_H
+
+#include "attach/private_copy.h"
+
+#if MEMSCOPE_CAN_ATTACH
+
+/*
+ * Brings the copy to a point where Ruby functions may be called, and masks all interrupts there. A thread without the
+ * GVL takes it. Any other runs on to its next safe point, where it calls a postponed job: never inside a garbage
+ * collection, malloc, or an object that is half built. `forward`: always runs on, for tests.
+ */
+bool memscope_private_copy_reach_safe_point(struct memscope_private_copy *copy, bool forward,
+                                            struct memscope_refusal *refusal);
+
+/* The answer to an expression (bindings/copy_binding.c). `bytes` is an address in the copy. */
+struct memscope_private_copy_answer {
+    uint64_t bytes, length, raised;
+};
+
+/*
+ * Loads memscope's extension from a descriptor of the tracer, by a memory file of the copy: no file system is shared.
+ * Sets *evaluate to the address of memscope_copy_evaluate.
+ */
+bool memscope_private_copy_load(struct memscope_private_copy *copy, int extension, uint64_t *evaluate,
+                                struct memscope_refusal *refusal);
+
+/* Evaluates an expression of at most MEMSCOPE_COPY_EXPRESSION bytes. */
+#define MEMSCOPE_COPY_EXPRESSION (MEMSCOPE_COPY_ROOM - 4096)
+bool memscope_private_copy_evaluate(struct memscope_private_copy *copy, uint64_t evaluate, const char *expression,
+                                    size_t length, struct memscope_private_copy_answer *answer,
+                                    struct memscope_refusal *refusal);
+
+#endif
+#endif

@@ -1,0 +1,122 @@
+/*
+ * All that depends on the architecture of a process to attach to: the registers of a stopped thread, machine code, and
+ * thread-local variables. One file machine_….c for each. Threads are stopped at PTRACE_EVENT_STOP, at a system call, or
+ * at birth.
+ */
+#ifndef MEMSCOPE_MACHINE_H
+#define MEMSCOPE_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "attach/remote_module.h"
+
+#if defined(__x86_64__)
+#include <sys/user.h>
+struct memscope_registers {
+    struct user_regs_struct user;
+};
+#elif defined(__aarch64__)
+#include <asm/ptrace.h>
+struct memscope_registers {
+    struct user_pt_regs user;
+    uint64_t thread_pointer;
+    int32_t system_call; /* NT_ARM_SYSTEM_CALL */
+};
+#endif
+
+#if defined(__x86_64__) || defined(__aarch64__)
+#define MEMSCOPE_CAN_ATTACH 1
+#else
+#define MEMSCOPE_CAN_ATTACH 0
+#endif
+
+/* Code of the target that injected calls use, as addresses. */
+struct memscope_entry_points {
+    uint64_t system_call;   /* the instruction, in a function of the C library that Ruby never calls, before a return */
+    uint64_t restorer;      /* the code that ends a signal handler: rt_sigreturn */
+    uint64_t exit_function; /* _exit */
+};
+
+#if MEMSCOPE_CAN_ATTACH
+
+/* The offset of the system call instruction in the code of a function, and of the restorer in a text, or -1. */
+long memscope_code_find_system_call(const unsigned char *code, size_t size);
+long memscope_code_find_restorer(const unsigned char *code, size_t size);
+
+/* The place of a thread-local variable in each thread. */
+struct memscope_thread_local {
+    uint64_t module; /* its number in the table of a thread (dtv), or 0: the offset is from the thread pointer */
+    uint64_t offset;
+};
+
+/* Distance of the pointer to a thread's dtv from its thread pointer. */
+#if defined(__x86_64__)
+#define MEMSCOPE_DTV_OFFSET 8
+#else
+#define MEMSCOPE_DTV_OFFSET 0
+#endif
+
+/*
+ * Finds a thread-local variable of an object by its symbol or, if that is hidden, by the code of a function which
+ * begins with reading it.
+ */
+bool memscope_thread_local_find(const struct memscope_remote_module *module, bool is_executable, const char *name,
+                                const char *reader, struct memscope_thread_local *found);
+
+bool memscope_registers_read(pid_t thread, struct memscope_registers *registers);
+bool memscope_registers_write(pid_t thread, const struct memscope_registers *registers);
+
+/* The system call that the thread is in or, with `blocked`, that it will restart; -1 for none. */
+long memscope_registers_system_call(const struct memscope_registers *registers);
+bool memscope_registers_blocked(const struct memscope_registers *registers);
+
+uint64_t memscope_registers_thread_pointer(const struct memscope_registers *registers);
+uint64_t memscope_registers_stack(const struct memscope_registers *registers);
+uint64_t memscope_registers_argument(const struct memscope_registers *registers, int index);
+
+/* At a stop at entry: true if the thread is about to make a system call by this instruction. */
+bool memscope_registers_at_call(const struct memscope_registers *registers, uint64_t instruction);
+
+/*
+ * What a called function returned. The function returned to a system call instruction, at whose entry the thread is
+ * stopped.
+ */
+uint64_t memscope_registers_returned(const struct memscope_registers *registers);
+
+/* After a system call. */
+long memscope_registers_result(const struct memscope_registers *registers);
+
+/* The thread makes a system call next. */
+void memscope_registers_set_system_call(struct memscope_registers *registers, uint64_t instruction, long number,
+                                        const uint64_t arguments[6]);
+
+/*
+ * The thread calls a function next, with a stack that ends 256 bytes below its own, and the return address `back`,
+ * which is written to the process's memory where the architecture wants it there.
+ */
+bool memscope_registers_set_function(pid_t pid, struct memscope_registers *registers, uint64_t function,
+                                     const uint64_t arguments[3], uint64_t back);
+
+/* At a stop at entry: the system call is not made. At its exit, it returns the result. */
+bool memscope_registers_skip_call(pid_t thread, struct memscope_registers *registers);
+bool memscope_registers_set_result(pid_t thread, struct memscope_registers *registers, long result);
+bool memscope_registers_set_argument(pid_t thread, struct memscope_registers *registers, int index, uint64_t value);
+
+/* An interrupted system call returns EINTR instead of being restarted, and none is restarted. */
+void memscope_registers_interrupt_call(struct memscope_registers *registers);
+
+/*
+ * Writes a signal frame below the thread's stack, with its registers and blocked signals. If the tracer is killed while
+ * the thread makes an injected system call, the kernel detaches it, and the return after the call leads to the frame,
+ * which restores the thread as the end of a signal handler would. *with are the registers to inject the call with, and
+ * *child_stack is the stack for a clone, whose return address is _exit. Returns false if there is no room for a frame.
+ */
+bool memscope_healing_frame(pid_t thread, const struct memscope_entry_points *entry, uint64_t blocked_signals,
+                            const struct memscope_registers *registers, struct memscope_registers *with,
+                            uint64_t *child_stack);
+
+#endif
+#endif

@@ -1,0 +1,268 @@
+#include "attach/private_copy.h"
+
+#if MEMSCOPE_CAN_ATTACH
+
+#include "attach/remote_memory.h"
+#include "attach/tracing.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SYSTEM_CALL_STOP (SIGTRAP | 0x80)
+#define STOP_NS UINT64_C(500000000)
+#define BIRTH_NS UINT64_C(2000000000)
+#define DRAIN_NS UINT64_C(1000000)
+#define REAP_TRIES 5
+#define NICE 5
+#define OPTIONS                                                                                                        \
+    (PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACESYSGOOD)
+#ifndef __WALL
+#define __WALL 0x40000000
+#endif
+
+/* ---- the clone ------------------------------------------------------------------------------------------------- */
+
+static bool clone_from(struct memscope_private_copy *copy, const struct memscope_tracee *tracee,
+                       struct memscope_refusal *refusal) {
+    const uint64_t arguments[6] = {0}; /* no flags: the end of the copy sends no signal */
+    uint64_t start = memscope_trace_now();
+    long result = 0;
+    bool made;
+
+    copy->registers = tracee->registers;
+    copy->was_blocked = memscope_registers_blocked(&tracee->registers);
+    copy->system_call = memscope_registers_system_call(&tracee->registers);
+    made = memscope_tracee_system_call(tracee, &copy->target->entry, SYS_clone, arguments, &result, &copy->pid);
+    copy->fork_ns = memscope_trace_now() - start;
+    copy->inner_pid = (pid_t)result;
+    if (made && result > 0 && copy->pid > 0)
+        return true;
+    copy->pid = 0;
+    if (!made)
+        return memscope_refuse(refusal, "no_stack", "%d\n%d", (int)copy->target->pid, (int)tracee->id);
+    return memscope_refuse(refusal, "no_clone", "%d\n%s", (int)copy->target->pid,
+                           strerror(result < 0 ? (int)-result : ECHILD));
+}
+
+/* The copy is born traced and stopped. */
+static bool adopt(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
+    char path[40];
+    int status = 0, file;
+
+    if (memscope_trace_wait(copy->pid, &status, memscope_trace_now() + BIRTH_NS) != copy->pid || !WIFSTOPPED(status) ||
+        !memscope_trace(PTRACE_SETOPTIONS, copy->pid, 0, OPTIONS))
+        return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
+    snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)copy->pid);
+    file = open(path, O_WRONLY | O_CLOEXEC);
+    if (file >= 0) {
+        (void)!write(file, "1000", 4);
+        close(file);
+    }
+    setpriority(PRIO_PROCESS, (id_t)copy->pid, NICE);
+    return true;
+}
+
+bool memscope_private_copy_make(struct memscope_private_copy *copy, struct memscope_tracees *tracees,
+                                struct memscope_refusal *refusal) {
+    uint64_t start = memscope_trace_now();
+    struct memscope_tracee *chosen = NULL;
+    bool made = false;
+
+    if (!memscope_tracees_seize(tracees, copy->target->pid, 0, refusal))
+        return false;
+    copy->seize_ns = memscope_trace_now() - start;
+    start += copy->seize_ns;
+    if (!memscope_ruby_target_lives(copy->target))
+        memscope_refuse(refusal, "ended", "%d", (int)copy->target->pid);
+    else if (memscope_tracees_stop(tracees, start + STOP_NS, refusal) &&
+             (chosen = memscope_ruby_threads_choose(copy->target, tracees, refusal)) != NULL)
+        made = clone_from(copy, chosen, refusal);
+    memscope_tracees_release(tracees);
+    copy->pause_ns = memscope_trace_now() - start;
+    return made && adopt(copy, refusal);
+}
+
+/* ---- its end --------------------------------------------------------------------------------------------------- */
+
+static void kill_copy(pid_t pid) {
+    int status = 0;
+    pid_t changed;
+
+    kill(pid, SIGKILL);
+    do
+        changed = memscope_trace_wait(pid, &status, memscope_trace_now() + BIRTH_NS);
+    while (changed == pid && WIFSTOPPED(status));
+}
+
+/* The end of the copy sends no signal, so only the target's own wait, with __WALL, removes it. */
+static bool reap_in(const struct memscope_private_copy *copy, const struct memscope_tracee *tracee) {
+    const uint64_t arguments[6] = {(uint64_t)copy->inner_pid, 0, WNOHANG | __WALL, 0, 0, 0};
+    long result = 0;
+
+    return memscope_tracee_system_call(tracee, &copy->target->entry, SYS_wait4, arguments, &result, NULL) &&
+           (result == copy->inner_pid || result == -ECHILD);
+}
+
+static bool reap(const struct memscope_private_copy *copy, struct memscope_tracees *tracees) {
+    struct memscope_refusal unused = {""};
+    bool reaped = false;
+
+    if (!memscope_ruby_target_lives(copy->target) ||
+        !memscope_tracees_seize(tracees, copy->target->pid, copy->target->pid, &unused))
+        return false;
+    if (memscope_tracees_stop(tracees, memscope_trace_now() + STOP_NS, &unused) && tracees->list[0].stopped)
+        reaped = reap_in(copy, &tracees->list[0]);
+    memscope_tracees_release(tracees);
+    return reaped;
+}
+
+bool memscope_private_copy_end(struct memscope_private_copy *copy, struct memscope_tracees *tracees) {
+    uint64_t start;
+    bool reaped = false;
+
+    if (copy->pid <= 0)
+        return true;
+    kill_copy(copy->pid);
+    copy->pid = 0;
+    if (copy->pipe >= 0)
+        close(copy->pipe);
+    copy->pipe = -1;
+    start = memscope_trace_now();
+    for (int attempt = 0; attempt < REAP_TRIES && !reaped; attempt++)
+        reaped = reap(copy, tracees);
+    copy->reap_ns = memscope_trace_now() - start;
+    return reaped;
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------- */
+
+enum stage { FORWARD, READING };
+
+static const struct {
+    long number;
+    enum stage stage;
+} permitted[] = {
+#define CALL(name, stage) {SYS_##name, stage},
+#include "attach/copy_system_calls.def"
+#undef CALL
+};
+
+/* Files are only opened for reading. */
+static bool is_permitted(const struct memscope_private_copy *copy, const struct memscope_registers *registers) {
+    long number = memscope_registers_system_call(registers);
+    int flags = number == SYS_openat ? 2 : -1;
+
+#if defined(SYS_open)
+    flags = number == SYS_open ? 1 : flags;
+#endif
+    if (flags >= 0 &&
+        (memscope_registers_argument(registers, flags) & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND)) != 0)
+        return false;
+    for (size_t index = 0; index < sizeof permitted / sizeof *permitted; index++)
+        if (permitted[index].number == number)
+            return permitted[index].stage == FORWARD || copy->at_safe_point;
+    return false;
+}
+
+static bool refuse_late(const struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
+    return memscope_refuse(refusal, copy->at_safe_point ? "copy_slow" : "no_safe_point", "%d\n%ld",
+                           (int)copy->target->pid, copy->system_call);
+}
+
+static pid_t wait_for(struct memscope_private_copy *copy, int *status) {
+    for (;;) {
+        uint64_t now = memscope_trace_now(), until = copy->deadline_ns;
+        pid_t changed;
+
+        if (copy->drain != NULL && now + DRAIN_NS < until)
+            until = now + DRAIN_NS;
+        changed = memscope_trace_wait(copy->pid, status, until);
+        if (copy->drain != NULL)
+            copy->drain(copy->context, copy->pipe);
+        if (changed != 0 || memscope_trace_now() >= copy->deadline_ns)
+            return changed;
+    }
+}
+
+/* A system call that is refused is skipped at its entry, and fails at its exit. */
+static bool at_system_call(struct memscope_private_copy *copy, struct memscope_registers *registers, bool *entering,
+                           bool *refused) {
+    *entering = !*entering;
+    if (*entering) {
+        *refused = !is_permitted(copy, registers);
+        return !*refused || memscope_registers_skip_call(copy->pid, registers);
+    }
+    return !*refused || memscope_registers_set_result(copy->pid, registers, -EPERM);
+}
+
+/* Leaves the entry of the marker's system call, which is not made. */
+static bool leave_marker(struct memscope_private_copy *copy, const struct memscope_registers *registers) {
+    struct memscope_registers skipped = *registers;
+    int status = 0;
+
+    return memscope_registers_skip_call(copy->pid, &skipped) && memscope_trace(PTRACE_SYSCALL, copy->pid, 0, 0) &&
+           wait_for(copy, &status) == copy->pid && WIFSTOPPED(status);
+}
+
+bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memscope_registers *registers,
+                               struct memscope_refusal *refusal) {
+    bool entering = false, refused = false;
+
+    while (memscope_trace(PTRACE_SYSCALL, copy->pid, 0, 0)) {
+        int status = 0, signal;
+        pid_t changed = wait_for(copy, &status);
+
+        if (changed == 0)
+            return refuse_late(copy, refusal);
+        if (changed < 0 || !WIFSTOPPED(status))
+            break;
+        signal = status >> 16 != 0 ? 0 : WSTOPSIG(status);
+        if (signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGABRT || signal == SIGFPE)
+            return memscope_refuse(refusal, "copy_failed", "%d\n%d", (int)copy->target->pid, signal);
+        if (signal != SYSTEM_CALL_STOP) /* no other signal is delivered */
+            continue;
+        if (!memscope_registers_read(copy->pid, registers))
+            break;
+        if (!entering && memscope_registers_at_call(registers, copy->target->entry.system_call))
+            return leave_marker(copy, registers) ||
+                   memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
+        if (!at_system_call(copy, registers, &entering, &refused))
+            break;
+    }
+    return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
+}
+
+bool memscope_private_copy_call(struct memscope_private_copy *copy, uint64_t function, const uint64_t arguments[3],
+                                uint64_t *result, struct memscope_refusal *refusal) {
+    struct memscope_registers registers = copy->registers;
+
+    if (function == 0)
+        return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)copy->target->pid, copy->target->version);
+    if (!memscope_registers_set_function(copy->pid, &registers, function, arguments, copy->target->entry.system_call) ||
+        !memscope_registers_write(copy->pid, &registers))
+        return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
+    if (!memscope_private_copy_run(copy, &registers, refusal))
+        return false;
+    if (result != NULL)
+        *result = memscope_registers_returned(&registers);
+    return true;
+}
+
+long memscope_private_copy_system_call(struct memscope_private_copy *copy, long number, const uint64_t arguments[6]) {
+    long result = 0;
+
+    if (!memscope_inject_system_call(copy->pid, &copy->registers, copy->target->entry.system_call, number, arguments,
+                                     &result, NULL))
+        return -EIO;
+    return result;
+}
+
+#endif

@@ -1,0 +1,21 @@
+#include "attach/refusal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+bool memscope_refuse(struct memscope_refusal *refusal, const char *name, const char *arguments, ...) {
+    va_list list;
+    int length;
+
+    if (refusal->text[0] != '\0')
+        return false;
+    length = snprintf(refusal->text, sizeof refusal->text, "%s\n", name);
+    va_start(list, arguments);
+    vsnprintf(refusal->text + length, sizeof refusal->text - (size_t)length, arguments, list);
+    va_end(list);
+    for (char *cursor = refusal->text; *cursor != '\0'; cursor++)
+        if (((unsigned char)*cursor < ' ' && *cursor != '\n') || *cursor == 0x7f)
+            *cursor = '?';
+    return false;
+}

@@ -1,0 +1,186 @@
+#include "attach/ruby_target.h"
+
+#if MEMSCOPE_CAN_ATTACH
+
+#include "attach/remote_memory.h"
+#include "base/descriptors.h"
+#include "base/text_file.h"
+#include "kernel/mappings.h"
+#include "kernel/termination.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CODE_BYTES 64
+/* The restorer of signal handlers lies in the first part of the C library's code. */
+#define LIBC_BYTES (UINT64_C(2) << 20)
+#define PART_BYTES ((size_t)1 << 16)
+#define RESTORER_BYTES 16
+
+#if defined(__x86_64__)
+#define MACHINE EM_X86_64
+#else
+#define MACHINE EM_AARCH64
+#endif
+
+/* ---- objects --------------------------------------------------------------------------------------------------- */
+
+struct objects {
+    struct memscope_ruby_target *target;
+    bool ruby_is_executable, other_machine;
+};
+
+/* Ruby exports ruby_version. Only the C library exports acct, which no Ruby calls. */
+static void look_at(struct objects *objects, uint64_t start, bool first) {
+    struct memscope_ruby_target *target = objects->target;
+    struct memscope_remote_module module;
+    Elf64_Sym symbol;
+
+    if (!memscope_remote_module_read(target->pid, start, &module))
+        return;
+    objects->other_machine |= first && module.machine != MACHINE;
+    if (target->ruby.pid == 0 && memscope_remote_module_find(&module, "ruby_version", &symbol) &&
+        memscope_remote_module_find(&module, "rb_eval_string_protect", &symbol)) {
+        target->ruby = module;
+        objects->ruby_is_executable = first;
+    }
+    if (target->libc.pid == 0 && memscope_remote_module_find(&module, "acct", &symbol) &&
+        memscope_remote_module_find(&module, "fork", &symbol))
+        target->libc = module;
+}
+
+/* Yama and a missing capability allow to read maps, but not memory. */
+static bool may_read(pid_t pid, const struct memscope_mappings *mappings) {
+    char byte;
+
+    errno = 0;
+    return mappings->count == 0 || memscope_remote_read(pid, mappings->list[0].start, &byte, 1) || errno != EPERM;
+}
+
+/* The first mapping of each file has its header. */
+static bool find_objects(struct objects *objects, struct memscope_refusal *refusal) {
+    struct memscope_scratch list = {0}, names = {0};
+    const struct memscope_mappings_memory memory = {&list, &names};
+    struct memscope_mappings mappings = {0};
+    char path[32];
+    enum memscope_status status = MEMSCOPE_NO_MEMORY;
+    uint64_t last = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)objects->target->pid);
+    if (memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK)
+        status = memscope_mappings_read_file(path, &memory, &mappings);
+    if (status == MEMSCOPE_OK && !may_read(objects->target->pid, &mappings))
+        status = MEMSCOPE_DENIED;
+    for (size_t index = 0; status == MEMSCOPE_OK && index < mappings.count; index++) {
+        const struct memscope_mapping *mapping = &mappings.list[index];
+
+        if (mapping->inode == 0 || mapping->inode == last || !mapping->readable)
+            continue;
+        look_at(objects, mapping->start, last == 0);
+        last = mapping->inode;
+    }
+    memscope_scratch_close(&list);
+    memscope_scratch_close(&names);
+    if (status == MEMSCOPE_OK)
+        return true;
+    return memscope_refuse(refusal, status == MEMSCOPE_DENIED ? "denied" : "maps_unread", "%d\n%s",
+                           (int)objects->target->pid, memscope_status_id(status));
+}
+
+/* ---- places in them -------------------------------------------------------------------------------------------- */
+
+static uint64_t find_system_call(const struct memscope_ruby_target *target) {
+    uint64_t function = memscope_remote_module_address(&target->libc, "acct");
+    unsigned char code[CODE_BYTES];
+    long offset;
+
+    if (function == 0 || !memscope_remote_read(target->pid, function, code, sizeof code))
+        return 0;
+    offset = memscope_code_find_system_call(code, sizeof code);
+    return offset < 0 ? 0 : function + (uint64_t)offset;
+}
+
+static uint64_t find_restorer(const struct memscope_ruby_target *target) {
+    unsigned char part[PART_BYTES];
+
+    for (uint64_t at = target->libc.bias; at < target->libc.bias + LIBC_BYTES; at += sizeof part - RESTORER_BYTES) {
+        long offset = memscope_remote_read(target->pid, at, part, sizeof part)
+                          ? memscope_code_find_restorer(part, sizeof part)
+                          : -1;
+
+        if (offset >= 0)
+            return at + (uint64_t)offset;
+    }
+    return 0;
+}
+
+static bool find_places(struct memscope_ruby_target *target, bool ruby_is_executable,
+                        struct memscope_refusal *refusal) {
+    Elf64_Sym symbol;
+
+    target->is_glibc = memscope_remote_module_find(&target->libc, "gnu_get_libc_version", &symbol);
+    target->entry.system_call = find_system_call(target);
+    target->entry.restorer = find_restorer(target);
+    target->entry.exit_function = memscope_remote_module_address(&target->libc, "_exit");
+    if (target->entry.system_call == 0 || target->entry.restorer == 0 || target->entry.exit_function == 0)
+        return memscope_refuse(refusal, "libc_unknown", "%d", (int)target->pid);
+    if (!memscope_thread_local_find(&target->ruby, ruby_is_executable, "ruby_current_ec", "rb_thread_current",
+                                    &target->context))
+        return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)target->pid, target->version);
+    return true;
+}
+
+/* ---- the process ----------------------------------------------------------------------------------------------- */
+
+/* A user's shadow stack would not have the return addresses of injected calls. */
+static bool check_status(pid_t pid, struct memscope_refusal *refusal) {
+    char path[32], text[8192];
+    size_t length;
+    uint64_t seccomp = 0;
+    const char *features;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    if (memscope_text_file_read(path, text, sizeof text, &length) != MEMSCOPE_OK)
+        return memscope_refuse(refusal, "ended", "%d", (int)pid);
+    features = strstr(text, "x86_Thread_features:");
+    if (features != NULL && memmem(features, strcspn(features, "\n"), "shstk", strlen("shstk")) != NULL)
+        return memscope_refuse(refusal, "shadow_stack", "%d", (int)pid);
+    (void)memscope_text_number(text, "Seccomp", "", &seccomp);
+    return seccomp != 1 || memscope_refuse(refusal, "seccomp", "%d", (int)pid);
+}
+
+bool memscope_ruby_target_find(pid_t pid, struct memscope_ruby_target *target, struct memscope_refusal *refusal) {
+    struct objects objects = {.target = target};
+
+    *target = (struct memscope_ruby_target){.pid = pid, .handle = memscope_descriptor_of_process(pid)};
+    if (memscope_process_started(pid, &target->started) != MEMSCOPE_OK)
+        return memscope_refuse(refusal, "ended", "%d", (int)pid);
+    if (!check_status(pid, refusal) || !find_objects(&objects, refusal))
+        return false;
+    if (objects.other_machine)
+        return memscope_refuse(refusal, "other_machine", "%d", (int)pid);
+    if (target->ruby.pid == 0)
+        return memscope_refuse(refusal, "no_ruby", "%d", (int)pid);
+    if (!memscope_remote_text(pid, memscope_remote_module_address(&target->ruby, "ruby_version"), target->version,
+                              sizeof target->version))
+        return memscope_refuse(refusal, "no_ruby", "%d", (int)pid);
+    if (target->libc.pid == 0)
+        return memscope_refuse(refusal, "libc_unknown", "%d", (int)pid);
+    return find_places(target, objects.ruby_is_executable, refusal);
+}
+
+bool memscope_ruby_target_lives(const struct memscope_ruby_target *target) {
+    uint64_t started;
+
+    return memscope_process_started(target->pid, &started) == MEMSCOPE_OK && started == target->started;
+}
+
+void memscope_ruby_target_close(struct memscope_ruby_target *target) {
+    if (target->handle >= 0)
+        memscope_descriptor_close(target->handle);
+    target->handle = -1;
+}
+
+#endif

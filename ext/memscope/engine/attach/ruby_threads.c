@@ -1,0 +1,142 @@
+#include "attach/ruby_threads.h"
+
+#if MEMSCOPE_CAN_ATTACH
+
+#include "attach/remote_memory.h"
+
+#include <sys/syscall.h>
+
+/* Bounds of the search: bytes of a Ractor, which has running_ec at 0x208 (3.1, 3.2) or 0x138 (4.0.5); of a thread. */
+#define RACTOR_BYTES ((size_t)0x1000)
+#define PART_BYTES ((size_t)0x80)
+#define THREAD_BYTES UINT64_C(0x60)
+#define WORD sizeof(uint64_t)
+
+uint64_t memscope_ruby_context(const struct memscope_ruby_target *target, pid_t pid,
+                               const struct memscope_registers *registers) {
+    uint64_t base = memscope_registers_thread_pointer(registers), table, context = 0;
+    const struct memscope_thread_local *place = &target->context;
+    uint64_t entry = place->module * (target->is_glibc ? 2 * WORD : WORD);
+
+    if (place->module != 0 && (!memscope_remote_read(pid, base + MEMSCOPE_DTV_OFFSET, &table, sizeof table) ||
+                               !memscope_remote_read(pid, table + entry, &base, sizeof base)))
+        return 0;
+    if (base == 0 || base == UINT64_MAX || !memscope_remote_read(pid, base + place->offset, &context, sizeof context))
+        return 0;
+    return context;
+}
+
+static uint64_t word_at(pid_t pid, uint64_t address) {
+    uint64_t word = 0;
+
+    return memscope_remote_read(pid, address, &word, sizeof word) ? word : 0;
+}
+
+static uint64_t thread_of(pid_t pid, uint64_t context) {
+    return context == 0 ? 0 : word_at(pid, context + MEMSCOPE_CONTEXT_THREAD);
+}
+
+static struct memscope_tracee *with_context(struct memscope_tracees *tracees, uint64_t context) {
+    for (size_t index = 0; context != 0 && index < tracees->count; index++)
+        if (tracees->list[index].context == context)
+            return &tracees->list[index];
+    return NULL;
+}
+
+static bool lies_in_thread(const struct memscope_tracees *tracees, uint64_t address) {
+    for (size_t index = 0; index < tracees->count; index++) {
+        uint64_t thread = thread_of(tracees->pid, tracees->list[index].context);
+
+        if (thread != 0 && address - thread < THREAD_BYTES)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The thread that holds the GVL of this Ractor, or held it last: its running_ec, the only word of the Ractor, outside
+ * the threads that may lie in it, that is a thread's context.
+ */
+static struct memscope_tracee *running_in(struct memscope_tracees *tracees, uint64_t ractor) {
+    uint64_t words[PART_BYTES / WORD];
+
+    for (size_t at = 0; at < RACTOR_BYTES; at += sizeof words) {
+        if (!memscope_remote_read(tracees->pid, ractor + at, words, sizeof words))
+            return NULL;
+        for (size_t index = 0; index < sizeof words / WORD; index++) {
+            struct memscope_tracee *found = with_context(tracees, words[index]);
+
+            if (found != NULL && !lies_in_thread(tracees, ractor + at + index * WORD))
+                return found;
+        }
+    }
+    return NULL;
+}
+
+static struct memscope_tracee *holder_of_gvl(struct memscope_tracees *tracees) {
+    struct memscope_tracee *running = NULL;
+    uint64_t last = 0;
+
+    for (size_t index = 0; running == NULL && index < tracees->count; index++) {
+        uint64_t thread = thread_of(tracees->pid, tracees->list[index].context);
+        uint64_t ractor = thread == 0 ? 0 : word_at(tracees->pid, thread + MEMSCOPE_THREAD_RACTOR);
+
+        if (ractor == last || ractor % WORD != 0)
+            continue;
+        running = running_in(tracees, ractor);
+        last = ractor;
+    }
+    return running;
+}
+
+static bool is_usable(const struct memscope_tracee *tracee) {
+    return tracee->stopped && !tracee->gone && tracee->context != 0;
+}
+
+static bool waits(const struct memscope_tracee *tracee, bool even_for_futex) {
+    return is_usable(tracee) && memscope_registers_blocked(&tracee->registers) &&
+           (even_for_futex || memscope_registers_system_call(&tracee->registers) != SYS_futex);
+}
+
+/* The holder first, then the main thread, then the others. */
+static struct memscope_tracee *blocked_thread(struct memscope_tracees *tracees, struct memscope_tracee *holder,
+                                              bool even_for_futex) {
+    struct memscope_tracee *other = NULL;
+
+    if (holder != NULL && waits(holder, even_for_futex))
+        return holder;
+    for (size_t index = 0; index < tracees->count; index++) {
+        struct memscope_tracee *tracee = &tracees->list[index];
+
+        if (!waits(tracee, even_for_futex))
+            continue;
+        if (tracee->id == tracees->pid)
+            return tracee;
+        other = other == NULL ? tracee : other;
+    }
+    return other;
+}
+
+struct memscope_tracee *memscope_ruby_threads_choose(const struct memscope_ruby_target *target,
+                                                     struct memscope_tracees *tracees,
+                                                     struct memscope_refusal *refusal) {
+    struct memscope_tracee *holder, *chosen;
+
+    for (size_t index = 0; index < tracees->count; index++) {
+        struct memscope_tracee *tracee = &tracees->list[index];
+
+        if (tracee->stopped && !tracee->gone)
+            tracee->context = memscope_ruby_context(target, tracees->pid, &tracee->registers);
+    }
+    holder = holder_of_gvl(tracees);
+    if (holder != NULL && is_usable(holder) && !memscope_registers_blocked(&holder->registers))
+        return holder;
+    chosen = blocked_thread(tracees, holder, false);
+    if (chosen == NULL)
+        chosen = blocked_thread(tracees, holder, true);
+    if (chosen == NULL)
+        memscope_refuse(refusal, "no_thread", "%d", (int)tracees->pid);
+    return chosen;
+}
+
+#endif

@@ -1,0 +1,249 @@
+#include "attach/tracees.h"
+
+#if MEMSCOPE_CAN_ATTACH
+
+#include "attach/tracing.h"
+#include "base/directory.h"
+#include "base/text_file.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#define OPTIONS (PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACESYSGOOD)
+#define SYSTEM_CALL_STOP (SIGTRAP | 0x80)
+#define RELEASE_NS UINT64_C(2000000000)
+#define INJECTION_NS UINT64_C(10000000000) /* of a fork of some 100 GB */
+
+#define EVENT_OF(status) ((status) >> 16)
+
+/* ---- seizing --------------------------------------------------------------------------------------------------- */
+
+static bool is_known(const struct memscope_tracees *tracees, pid_t id) {
+    for (size_t index = 0; index < tracees->count; index++)
+        if (tracees->list[index].id == id)
+            return true;
+    return false;
+}
+
+static bool refuse_seize(pid_t pid, int error, struct memscope_refusal *refusal) {
+    char path[32], text[4096], name[32] = "";
+    size_t length;
+    uint64_t tracer = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    if (memscope_text_file_read(path, text, sizeof text, &length) == MEMSCOPE_OK)
+        memscope_text_number(text, "TracerPid", "", &tracer);
+    if (tracer == 0)
+        return memscope_refuse(refusal, error == EPERM || error == EACCES ? "denied" : "not_seized", "%d\n%s", (int)pid,
+                               strerror(error));
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)tracer);
+    if (memscope_text_file_read(path, name, sizeof name, &length) == MEMSCOPE_OK)
+        name[strcspn(name, "\n")] = '\0';
+    return memscope_refuse(refusal, "traced", "%d\n%d\n%s", (int)pid, (int)tracer, name);
+}
+
+static bool seize(struct memscope_tracees *tracees, pid_t id, struct memscope_refusal *refusal) {
+    if (tracees->count == MEMSCOPE_MAX_TRACEES)
+        return memscope_refuse(refusal, "too_many_threads", "%d\n%d", (int)tracees->pid, MEMSCOPE_MAX_TRACEES);
+    if (!memscope_trace(PTRACE_SEIZE, id, 0, OPTIONS))
+        return errno == ESRCH || refuse_seize(tracees->pid, errno, refusal);
+    tracees->list[tracees->count++] = (struct memscope_tracee){.id = id};
+    return true;
+}
+
+struct seizing {
+    struct memscope_tracees *tracees;
+    struct memscope_refusal *refusal;
+    bool more, refused;
+};
+
+static bool seize_listed(int id, void *context) {
+    struct seizing *seizing = context;
+
+    if (is_known(seizing->tracees, id))
+        return true;
+    seizing->more = true;
+    seizing->refused = !seize(seizing->tracees, id, seizing->refusal);
+    return !seizing->refused;
+}
+
+/* Lists the threads until no new one appears: those that seized threads create are seized by the kernel. */
+static bool seize_all(struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
+    struct seizing seizing = {tracees, refusal, true, false};
+    char path[32];
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)tracees->pid);
+    while (seizing.more && !seizing.refused) {
+        seizing.more = false;
+        if (memscope_directory_numbers(path, seize_listed, &seizing) != MEMSCOPE_OK)
+            break;
+    }
+    return !seizing.refused && tracees->count > 0;
+}
+
+bool memscope_tracees_seize(struct memscope_tracees *tracees, pid_t pid, pid_t only, struct memscope_refusal *refusal) {
+    tracees->pid = pid;
+    tracees->count = 0;
+    if (only != 0 ? seize(tracees, only, refusal) && tracees->count == 1 : seize_all(tracees, refusal))
+        return true;
+    memscope_tracees_release(tracees);
+    return memscope_refuse(refusal, "ended", "%d", (int)pid);
+}
+
+/* ---- stopping -------------------------------------------------------------------------------------------------- */
+
+/* A thread that the target created meanwhile is seized by inheritance, and stopped at its birth. */
+static void add_newborn(struct memscope_tracees *tracees, pid_t parent) {
+    unsigned long id = 0;
+
+    if (memscope_trace(PTRACE_GETEVENTMSG, parent, 0, (uintptr_t)&id) && tracees->count < MEMSCOPE_MAX_TRACEES &&
+        !is_known(tracees, (pid_t)id))
+        tracees->list[tracees->count++] = (struct memscope_tracee){.id = (pid_t)id};
+}
+
+/* A signal on its way is delivered first: the thread then stops at the first instruction of its handler. */
+static void follow(struct memscope_tracees *tracees, struct memscope_tracee *tracee, int status) {
+    int event = EVENT_OF(status);
+
+    if (!WIFSTOPPED(status)) {
+        tracee->gone = true;
+    } else if (event == PTRACE_EVENT_STOP) {
+        tracee->stopped = true;
+    } else if (event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK) {
+        add_newborn(tracees, tracee->id);
+        memscope_trace(PTRACE_CONT, tracee->id, 0, 0);
+    } else {
+        memscope_trace(PTRACE_CONT, tracee->id, 0, event != 0 ? 0 : (uintptr_t)WSTOPSIG(status));
+    }
+}
+
+static bool await_stop(struct memscope_tracees *tracees, struct memscope_tracee *tracee, uint64_t deadline_ns) {
+    while (!tracee->stopped && !tracee->gone) {
+        int status = 0;
+        pid_t changed = memscope_trace_wait(tracee->id, &status, deadline_ns);
+
+        if (changed == 0)
+            return false;
+        if (changed < 0)
+            tracee->gone = true;
+        else
+            follow(tracees, tracee, status);
+    }
+    return true;
+}
+
+bool memscope_tracees_stop(struct memscope_tracees *tracees, uint64_t deadline_ns, struct memscope_refusal *refusal) {
+    for (size_t index = 0; index < tracees->count; index++)
+        if (!memscope_trace(PTRACE_INTERRUPT, tracees->list[index].id, 0, 0))
+            tracees->list[index].gone = true;
+    for (size_t index = 0; index < tracees->count; index++) {
+        struct memscope_tracee *tracee = &tracees->list[index];
+
+        if (!await_stop(tracees, tracee, deadline_ns))
+            return memscope_refuse(refusal, "not_stopped", "%d\n%d", (int)tracees->pid, (int)tracee->id);
+        if (tracee->stopped && !memscope_registers_read(tracee->id, &tracee->registers))
+            tracee->gone = true;
+    }
+    return true;
+}
+
+static void release(struct memscope_tracees *tracees, struct memscope_tracee *tracee) {
+    if (!tracee->gone && !tracee->stopped) {
+        memscope_trace(PTRACE_INTERRUPT, tracee->id, 0, 0);
+        await_stop(tracees, tracee, memscope_trace_now() + RELEASE_NS);
+    }
+    if (!tracee->gone)
+        memscope_trace(PTRACE_DETACH, tracee->id, 0, 0);
+}
+
+void memscope_tracees_release(struct memscope_tracees *tracees) {
+    for (size_t index = 0; index < tracees->count; index++)
+        release(tracees, &tracees->list[index]);
+    tracees->count = 0;
+}
+
+/* ---- one stopped thread ---------------------------------------------------------------------------------------- */
+
+#define BIT(signal) (UINT64_C(1) << ((signal)-1))
+
+/*
+ * Stops at system calls are used instead of single steps: a forced SIGTRAP would reset the target's disposition for it.
+ */
+static bool run_system_call(pid_t thread, long *result, pid_t *child) {
+    struct memscope_registers registers;
+    uint64_t deadline = memscope_trace_now() + INJECTION_NS;
+
+    for (int stops = 0; stops < 2;) {
+        unsigned long id = 0;
+        int status = 0, event;
+
+        if (!memscope_trace(PTRACE_SYSCALL, thread, 0, 0) || memscope_trace_wait(thread, &status, deadline) != thread ||
+            !WIFSTOPPED(status))
+            return false;
+        event = EVENT_OF(status);
+        stops += WSTOPSIG(status) == SYSTEM_CALL_STOP;
+        if (child != NULL && (event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK) &&
+            memscope_trace(PTRACE_GETEVENTMSG, thread, 0, (uintptr_t)&id))
+            *child = (pid_t)id;
+        if (event == 0 && WSTOPSIG(status) != SYSTEM_CALL_STOP)
+            return false;
+    }
+    if (!memscope_registers_read(thread, &registers))
+        return false;
+    *result = memscope_registers_result(&registers);
+    return true;
+}
+
+bool memscope_inject_system_call(pid_t thread, const struct memscope_registers *with, uint64_t instruction, long number,
+                                 const uint64_t arguments[6], long *result, pid_t *child) {
+    struct memscope_registers registers = *with;
+
+    memscope_registers_set_system_call(&registers, instruction, number, arguments);
+    return memscope_registers_write(thread, &registers) && run_system_call(thread, result, child);
+}
+
+static bool put_signals(pid_t thread, uint64_t blocked) {
+    return memscope_trace(PTRACE_SETSIGMASK, thread, sizeof blocked, (uintptr_t)&blocked);
+}
+
+/*
+ * Back to PTRACE_EVENT_STOP. The signals are put back first: until the registers are, the thread would heal itself.
+ */
+static void settle(const struct memscope_tracee *tracee, uint64_t blocked) {
+    int status = 0;
+
+    if (!memscope_trace(PTRACE_INTERRUPT, tracee->id, 0, 0) || !memscope_trace(PTRACE_CONT, tracee->id, 0, 0) ||
+        memscope_trace_wait(tracee->id, &status, memscope_trace_now() + RELEASE_NS) != tracee->id ||
+        !WIFSTOPPED(status))
+        return;
+    put_signals(tracee->id, blocked);
+    memscope_registers_write(tracee->id, &tracee->registers);
+}
+
+/* The registers are set before the signals are blocked: from then on, the thread would heal itself. */
+bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
+                                 long number, const uint64_t arguments[6], long *result, pid_t *child) {
+    uint64_t blocked = 0, stack = 0, faults = BIT(SIGTRAP) | BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE);
+    uint64_t filled[6];
+    struct memscope_registers with;
+    bool made;
+
+    memcpy(filled, arguments, sizeof filled);
+    if (!memscope_trace(PTRACE_GETSIGMASK, tracee->id, sizeof blocked, (uintptr_t)&blocked) ||
+        !memscope_healing_frame(tracee->id, entry, blocked, &tracee->registers, &with, &stack))
+        return false;
+    if (child != NULL)
+        filled[1] = stack;
+    memscope_registers_set_system_call(&with, entry->system_call, number, filled);
+    if (!memscope_registers_write(tracee->id, &with))
+        return false;
+    made = put_signals(tracee->id, ~faults) && run_system_call(tracee->id, result, child);
+    settle(tracee, blocked);
+    return made;
+}
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * The threads of a process, stopped by ptrace. Seizing stops nothing, and PTRACE_O_EXITKILL is never set on the
+ * target: if the tracer ends, the kernel lets its threads go on. Every path ends in memscope_tracees_release.
+ */
+#ifndef MEMSCOPE_TRACEES_H
+#define MEMSCOPE_TRACEES_H
+
+#include "attach/machine.h"
+#include "attach/refusal.h"
+
+#if MEMSCOPE_CAN_ATTACH
+
+#define MEMSCOPE_MAX_TRACEES 4096
+
+struct memscope_tracee {
+    pid_t id;
+    bool stopped; /* at PTRACE_EVENT_STOP */
+    bool gone;
+    struct memscope_registers registers; /* as it was stopped */
+    uint64_t context;                    /* Ruby's execution context (ec), 0 if it is not a thread of Ruby */
+};
+
+struct memscope_tracees {
+    pid_t pid;
+    size_t count;
+    struct memscope_tracee list[MEMSCOPE_MAX_TRACEES];
+};
+
+/* Seizes all threads, or only the one with this id. Returns false with a refusal, and then none is seized. */
+bool memscope_tracees_seize(struct memscope_tracees *tracees, pid_t pid, pid_t only, struct memscope_refusal *refusal);
+
+/* Stops all of them. Returns false with a refusal if one does not stop before the deadline. */
+bool memscope_tracees_stop(struct memscope_tracees *tracees, uint64_t deadline_ns, struct memscope_refusal *refusal);
+
+/* Lets them go on as they were. A thread that had not stopped is stopped and let go. */
+void memscope_tracees_release(struct memscope_tracees *tracees);
+
+/*
+ * Makes a system call in a stopped thread of the target, and puts the thread back as it was, at a stop from which the
+ * kernel restarts the thread's own system call. Meanwhile, its signals are blocked, except those of its own faults.
+ * Wherever the tracer is killed in between, the thread heals itself (memscope_healing_frame). For clone, *child is the
+ * id of the new process, whose stack the call fills in; else NULL. Returns false if the call was not made.
+ */
+bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
+                                 long number, const uint64_t arguments[6], long *result, pid_t *child);
+
+/*
+ * Makes a system call in a stopped thread, from the registers `with`, and leaves the thread at the exit of the call.
+ * Sets *child to the id of a process that it created, unless NULL.
+ */
+bool memscope_inject_system_call(pid_t thread, const struct memscope_registers *with, uint64_t instruction, long number,
+                                 const uint64_t arguments[6], long *result, pid_t *child);
+
+#endif
+#endif

@@ -1,0 +1,340 @@
+#include "attach/tracer.h"
+
+#include "attach/copy_calls.h"
+#include "attach/remote_memory.h"
+#include "attach/tracing.h"
+#include "base/descriptors.h"
+#include "base/mapped_array.h"
+#include "fork/forked_child.h"
+#include "kernel/cgroup.h"
+#include "kernel/process.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#if MEMSCOPE_CAN_ATTACH
+
+#define ATTEMPTS 5
+#define SAFE_POINT_NS UINT64_C(1000000000)
+#define MILLISECOND_NS UINT64_C(1000000)
+#define MEBIBYTE (UINT64_C(1) << 20)
+/* A fork of this machine's measurements under load: 25 to 95 ms a GiB. */
+#define FORK_NS_OF_A_MEBIBYTE UINT64_C(60000)
+/* Page tables, one byte for 512; what the copy itself takes; what the target writes meanwhile. */
+#define BYTES_OF_A_TABLE_BYTE 512
+#define COPY_BYTES (32 * MEBIBYTE)
+/* The next copy of the same process waits for this many times the pause. */
+#define REST 10
+/* The priority of the tracer, where that is allowed. */
+#define HASTE (-20)
+
+struct tracer {
+    const struct memscope_tracer_order *order;
+    int socket, lock;
+    struct memscope_ruby_target target;
+    struct memscope_private_copy copy;
+    struct memscope_refusal refusal;
+    uint64_t evaluate, started_ns;
+    unsigned attempts;
+    struct memscope_process_memory memory;
+    struct memscope_tracees tracees;
+};
+
+/* ---- messages -------------------------------------------------------------------------------------------------- */
+
+static bool send_all(const struct tracer *tracer, const void *bytes, size_t size) {
+    for (size_t sent = 0; sent < size;) {
+        ssize_t count = send(tracer->socket, (const char *)bytes + sent, size - sent, MSG_NOSIGNAL);
+
+        if (count < 0 && errno != EINTR)
+            return false;
+        sent += count > 0 ? (size_t)count : 0;
+    }
+    return true;
+}
+
+static bool send_header(const struct tracer *tracer, enum memscope_tracer_message kind, uint64_t length) {
+    const struct {
+        uint32_t kind, zero;
+        uint64_t length;
+    } header = {kind, 0, length};
+
+    return send_all(tracer, &header, sizeof header);
+}
+
+static bool send_message(const struct tracer *tracer, enum memscope_tracer_message kind, const char *text) {
+    return send_header(tracer, kind, strlen(text)) && send_all(tracer, text, strlen(text));
+}
+
+static bool receive(const struct tracer *tracer, void *bytes, size_t size) {
+    for (size_t received = 0; received < size;) {
+        uint64_t now = memscope_trace_now();
+        struct pollfd readable = {.fd = tracer->socket, .events = POLLIN};
+        ssize_t count;
+
+        if (now >= tracer->copy.deadline_ns ||
+            poll(&readable, 1, (int)((tracer->copy.deadline_ns - now) / MILLISECOND_NS) + 1) < 0)
+            return false;
+        if (readable.revents == 0)
+            continue;
+        count = recv(tracer->socket, (char *)bytes + received, size - received, 0);
+        if (count <= 0)
+            return false;
+        received += (size_t)count;
+    }
+    return true;
+}
+
+/* ---- the price ------------------------------------------------------------------------------------------------- */
+
+static uint64_t figure(const struct tracer *tracer, enum memscope_process_field field) {
+    return memscope_process_has(&tracer->memory, field) ? tracer->memory.values[field] : 0;
+}
+
+static uint64_t headroom_of(const char *pid) {
+    struct memscope_cgroup cgroup;
+
+    if (memscope_cgroup_read(pid, "/proc", "/sys/fs/cgroup", &cgroup) != MEMSCOPE_OK ||
+        !memscope_cgroup_is_known(&cgroup.hierarchy_headroom))
+        return UINT64_MAX;
+    return cgroup.hierarchy_headroom.value;
+}
+
+/* Refuses a copy that would stop the target for long, or that the target's container has no room for. */
+static bool afford(struct tracer *tracer) {
+    char pid[16];
+    uint64_t own, pause_ms, needed, free_bytes;
+
+    snprintf(pid, sizeof pid, "%d", (int)tracer->order->pid);
+    (void)memscope_process_status_read(pid, &tracer->memory);
+    own =
+        figure(tracer, MEMSCOPE_PROCESS_status_anonymous_bytes) + figure(tracer, MEMSCOPE_PROCESS_shared_memory_bytes);
+    pause_ms = own / MEBIBYTE * FORK_NS_OF_A_MEBIBYTE / MILLISECOND_NS;
+    needed = own / BYTES_OF_A_TABLE_BYTE + COPY_BYTES;
+    free_bytes = headroom_of(pid);
+    if (pause_ms > tracer->order->pause_limit_ms || needed > free_bytes)
+        return memscope_refuse(&tracer->refusal, needed > free_bytes ? "room" : "pause", "%d\n%llu\n%llu\n%lld",
+                               (int)tracer->order->pid, (unsigned long long)pause_ms,
+                               (unsigned long long)(needed / MEBIBYTE),
+                               free_bytes == UINT64_MAX ? -1LL : (long long)(free_bytes / MEBIBYTE));
+    return true;
+}
+
+/* One tracer for each process: a name in the abstract namespace, which ends with the tracer. */
+static bool lock(struct tracer *tracer) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "memscope-copy-%d-%llu", (int)tracer->target.pid,
+                          (unsigned long long)tracer->target.started);
+
+    tracer->lock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return tracer->lock < 0 ||
+           bind(tracer->lock, (const struct sockaddr *)&name,
+                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) == 0 ||
+           memscope_refuse(&tracer->refusal, "resting", "%d\n%d", (int)tracer->target.pid, REST);
+}
+
+/* ---- the copy -------------------------------------------------------------------------------------------------- */
+
+static bool may_try_again(const struct memscope_refusal *refusal) {
+    static const char *const passing[] = {"no_safe_point", "copy_failed", "copy_ended", "not_stopped", "no_thread"};
+
+    for (size_t index = 0; index < sizeof passing / sizeof *passing; index++)
+        if (strncmp(refusal->text, passing[index], strlen(passing[index])) == 0)
+            return true;
+    return false;
+}
+
+static bool make_once(struct tracer *tracer) {
+    struct memscope_private_copy *copy = &tracer->copy;
+
+    *copy = (struct memscope_private_copy){.target = &tracer->target, .pipe = -1};
+    copy->deadline_ns = memscope_trace_now() + SAFE_POINT_NS;
+    if (!memscope_private_copy_make(copy, &tracer->tracees, &tracer->refusal) ||
+        !memscope_private_copy_isolate(copy, &tracer->refusal) ||
+        !memscope_private_copy_reach_safe_point(copy, tracer->order->forward, &tracer->refusal))
+        return false;
+    copy->deadline_ns = tracer->started_ns + tracer->order->deadline_ms * MILLISECOND_NS;
+    return memscope_private_copy_load(copy, tracer->order->extension, &tracer->evaluate, &tracer->refusal);
+}
+
+static bool make(struct tracer *tracer) {
+    tracer->started_ns = memscope_trace_now();
+    for (tracer->attempts = 1; tracer->attempts <= ATTEMPTS; tracer->attempts++) {
+        const struct timespec wait = {.tv_nsec = (long)(5 * MILLISECOND_NS * tracer->attempts)};
+
+        tracer->refusal.text[0] = '\0';
+        if (make_once(tracer))
+            return true;
+        memscope_private_copy_end(&tracer->copy, &tracer->tracees);
+        if (!may_try_again(&tracer->refusal))
+            break;
+        nanosleep(&wait, NULL);
+    }
+    return false;
+}
+
+static void drain(void *context, int pipe) {
+    const struct tracer *tracer = context;
+    char buffer[65536];
+    ssize_t count;
+
+    while ((count = read(pipe, buffer, sizeof buffer)) > 0)
+        if (!send_header(tracer, MEMSCOPE_TRACER_DUMP, (uint64_t)count) || !send_all(tracer, buffer, (size_t)count))
+            return;
+}
+
+static bool send_answer(const struct tracer *tracer, const struct memscope_private_copy_answer *answer) {
+    char buffer[65536];
+
+    if (!send_header(tracer, answer->raised ? MEMSCOPE_TRACER_RAISED : MEMSCOPE_TRACER_VALUE, answer->length))
+        return false;
+    for (uint64_t at = 0; at < answer->length;) {
+        size_t part = answer->length - at < sizeof buffer ? (size_t)(answer->length - at) : sizeof buffer;
+
+        if (!memscope_remote_read(tracer->copy.pid, answer->bytes + at, buffer, part))
+            memset(buffer, 0, part);
+        if (!send_all(tracer, buffer, part))
+            return false;
+        at += part;
+    }
+    return true;
+}
+
+/* Answers until the reader ends the copy or itself. */
+static void serve(struct tracer *tracer) {
+    static char expression[MEMSCOPE_COPY_EXPRESSION];
+    struct memscope_private_copy_answer answer;
+    uint64_t length = 0;
+
+    tracer->copy.drain = drain;
+    tracer->copy.context = tracer;
+    while (receive(tracer, &length, sizeof length) && length > 0 && length < sizeof expression &&
+           receive(tracer, expression, (size_t)length)) {
+        if (!memscope_private_copy_evaluate(&tracer->copy, tracer->evaluate, expression, (size_t)length, &answer,
+                                            &tracer->refusal)) {
+            send_message(tracer, MEMSCOPE_TRACER_REFUSED, tracer->refusal.text);
+            return;
+        }
+        drain(tracer, tracer->copy.pipe);
+        if (!send_answer(tracer, &answer))
+            return;
+    }
+}
+
+static void send_ready(const struct tracer *tracer) {
+    char text[512];
+
+    snprintf(text, sizeof text,
+             "pause_ns=%llu\nseize_ns=%llu\nfork_ns=%llu\nattempts=%u\nruby=%s\nblocked=%d\nsystem_call=%ld\npipe=%d\n",
+             (unsigned long long)tracer->copy.pause_ns, (unsigned long long)tracer->copy.seize_ns,
+             (unsigned long long)tracer->copy.fork_ns, tracer->attempts, tracer->target.version,
+             tracer->copy.was_blocked, tracer->copy.system_call, tracer->copy.pipe_end);
+    send_message(tracer, MEMSCOPE_TRACER_READY, text);
+}
+
+static void send_end(const struct tracer *tracer, bool reaped) {
+    char text[128];
+
+    snprintf(text, sizeof text, "copy_ms=%llu\nreap_ns=%llu\nreaped=%d\n",
+             (unsigned long long)((memscope_trace_now() - tracer->started_ns) / MILLISECOND_NS),
+             (unsigned long long)tracer->copy.reap_ns, reaped);
+    send_message(tracer, MEMSCOPE_TRACER_ENDED, text);
+}
+
+/* The lock outlives the copy. */
+static void rest(const struct tracer *tracer) {
+    uint64_t ns = REST * tracer->copy.pause_ns;
+    const struct timespec wait = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+
+    close(tracer->socket);
+    nanosleep(&wait, NULL);
+}
+
+static void trace(struct tracer *tracer) {
+    bool reaped;
+
+    tracer->lock = -1;
+    memscope_trace_die_at(tracer->order->die_at);
+    if (!memscope_ruby_target_find(tracer->order->pid, &tracer->target, &tracer->refusal) || !lock(tracer) ||
+        !afford(tracer) || !make(tracer)) {
+        send_message(tracer, MEMSCOPE_TRACER_REFUSED, tracer->refusal.text);
+        return;
+    }
+    send_ready(tracer);
+    serve(tracer);
+    reaped = memscope_private_copy_end(&tracer->copy, &tracer->tracees);
+    send_end(tracer, reaped);
+    rest(tracer);
+}
+
+/* ---- its start ------------------------------------------------------------------------------------------------- */
+
+/* Runs in a child of a child, so that no process has to wait for the tracer. */
+static _Noreturn void live(const struct memscope_tracer_order *order, int socket) {
+    struct tracer *tracer;
+    sigset_t all;
+
+    if (syscall(SYS_clone, 0, 0, 0, 0, 0) != 0 || !memscope_forked_child_shed(socket, order->extension))
+        _exit(0);
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    setsid();
+    setpriority(PRIO_PROCESS, 0, HASTE); /* while it runs, the target may be stopped */
+    prctl(PR_SET_NAME, "memscope");
+    prctl(PR_SET_PDEATHSIG, 0);
+    tracer = memscope_array_map_sparse(1, sizeof *tracer);
+    if (tracer == NULL)
+        _exit(1);
+    tracer->order = order;
+    tracer->socket = socket;
+    trace(tracer);
+    _exit(0);
+}
+
+enum memscope_status memscope_tracer_start(const struct memscope_tracer_order *order, int *reader) {
+    sigset_t all, before;
+    int ends[2], error;
+    pid_t child;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return memscope_status_of_errno(errno);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    child = (pid_t)syscall(SYS_clone, 0, 0, 0, 0, 0);
+    if (child == 0)
+        live(order, ends[1]);
+    error = errno;
+    while (child > 0 && waitpid(child, NULL, __WALL) < 0 && errno == EINTR)
+        continue;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    close(ends[1]);
+    if (child > 0) {
+        *reader = ends[0];
+        return MEMSCOPE_OK;
+    }
+    close(ends[0]);
+    return memscope_status_of_errno(error);
+}
+
+#else
+
+enum memscope_status memscope_tracer_start(const struct memscope_tracer_order *order, int *socket) {
+    (void)order;
+    (void)socket;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+#endif

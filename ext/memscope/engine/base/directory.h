@@ -1,0 +1,13 @@
+/* The entries of a directory of the kernel that are named by numbers: threads, descriptors. No allocation. */
+#ifndef MEMSCOPE_DIRECTORY_H
+#define MEMSCOPE_DIRECTORY_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* Visits each number until a visit returns false. */
+enum memscope_status memscope_directory_numbers(const char *path, bool (*visit)(int number, void *context),
+                                                void *context);
+
+#endif
