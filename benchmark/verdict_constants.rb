@@ -29,10 +29,12 @@ FIGURES = { "all_false_leaks" => "false leaks", "all_precision" => "precision", 
 #   leak, as a multiple of the predicted time
 def figures(engine)
   program = File.join(engine, "battery")
-  sources = %w[floors growth regression statistics verdict].map { |name| File.join(engine, "trend", "#{name}.c") }
+  sources = %w[trend/floors trend/growth trend/regression trend/statistics trend/verdict base/record].map do |name|
+    File.join(engine, "#{name}.c")
+  end
   battery = File.expand_path("../test/engine/trend/verdict_battery.c", __dir__)
-  Compiled.run("cc", "-std=c11", "-O2", "-D_GNU_SOURCE", "-pthread", "-I#{engine}", "-o", program, battery, *sources,
-               "-lm")
+  Compiled.run("cc", "-std=c11", "-O2", "-D_GNU_SOURCE", "-pthread", "-I#{engine}", "-I#{RecordStructs.write}",
+               "-o", program, battery, *sources, "-lm")
   printed = Compiled.run(program, "51", (50 + SEEDS).to_s, HOURS)
   rows = printed.lines.grep(/\|/).drop(2).map { |line| line[26..].split("|").map(&:split) }
   calls = rows.filter_map { |row| row[2] && row[2][4].to_f }.reject(&:zero?).sort

@@ -3,6 +3,7 @@
 require "fileutils"
 require "open3"
 require "tmpdir"
+require_relative "../../ext/memscope/record_structs"
 
 # C fixtures, compiled once per test run into a directory that is removed at its end.
 module Compiled
@@ -24,7 +25,7 @@ module Compiled
     # @return [String] the path of a program built from test/<source> and these files of the engine
     def program(source, engine: [], compiler: "cc", arguments: [], as: "#{compiler}-#{name_of(source)}")
       sources = engine.map { |file| File.join(ENGINE, file) }
-      build(as, "-I#{ENGINE}", File.join(ROOT, "test", source), *sources, *arguments,
+      build(as, "-I#{ENGINE}", "-I#{RecordStructs.write}", File.join(ROOT, "test", source), *sources, *arguments,
             compiler: compiler)
     end
 

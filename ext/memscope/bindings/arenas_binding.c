@@ -131,21 +131,9 @@ static VALUE free_sizes_to_array(const struct memscope_glibc_arenas *arenas, con
 }
 
 static VALUE glibc_arena_to_hash(const struct memscope_glibc_arenas *arenas, const struct memscope_glibc_arena *arena) {
-    VALUE hash = rb_hash_new();
-    bool merged = arena == &arenas->merged;
+    VALUE hash = memscope_arena_hash(&arena->arena);
 
-    memscope_hash_set(hash, "index", merged ? Qnil : UINT2NUM(arena->index));
-    memscope_hash_set(hash, "system_bytes", ULL2NUM(arena->system_bytes));
-    memscope_hash_set(hash, "system_max_bytes", ULL2NUM(arena->system_max_bytes));
-    memscope_hash_set(hash, "address_space_bytes", ULL2NUM(arena->address_space_bytes));
-    memscope_hash_set(hash, "writable_bytes", ULL2NUM(arena->writable_bytes));
-    memscope_hash_set(hash, "resident_bytes", arena->has_resident ? ULL2NUM(arena->resident_bytes) : Qnil);
-    memscope_hash_set(hash, "heaps", arena->heaps > 0 ? ULL2NUM(arena->heaps) : Qnil);
-    memscope_hash_set(hash, "free_bytes", ULL2NUM(arena->free_bytes));
-    memscope_hash_set(hash, "free_blocks", ULL2NUM(arena->free_blocks));
-    memscope_hash_set(hash, "fast_bytes", arena->has_fastbins ? ULL2NUM(arena->fast_bytes) : Qnil);
-    memscope_hash_set(hash, "fast_blocks", arena->has_fastbins ? ULL2NUM(arena->fast_blocks) : Qnil);
-    memscope_hash_set(hash, "free_sizes", merged ? Qnil : free_sizes_to_array(arenas, arena));
+    memscope_hash_set(hash, "free_sizes", arena == &arenas->merged ? Qnil : free_sizes_to_array(arenas, arena));
     return hash;
 }
 
@@ -210,14 +198,14 @@ static VALUE why_not_resident(const struct arenas_call *call) {
     if (call->resident_status != MEMSCOPE_OK && call->resident_status != MEMSCOPE_MALFORMED)
         return memscope_unread("arenas", call->resident_status);
     for (size_t index = 0; index < call->glibc.count; index++)
-        if (!call->glibc.list[index].has_resident)
+        if (call->glibc.list[index].resident_bytes == MEMSCOPE_UNKNOWN)
             return memscope_reason("arenas_changing");
     return Qnil;
 }
 
 static void set_glibc_gaps(VALUE reasons, const struct memscope_glibc_arenas *arenas) {
     memscope_set_reason(reasons, "jemalloc", "jemalloc_not_serving");
-    if (!arenas->merged.has_fastbins)
+    if (arenas->merged.fast_bytes == MEMSCOPE_UNKNOWN)
         memscope_set_reason(reasons, "fast_bytes", "fastbins_absent");
 }
 

@@ -111,82 +111,58 @@ static VALUE native_collectable_bytes(VALUE self) {
 
 /* ---- tuning ----------------------------------------------------------------------------------------------------- */
 
-#define KINDS 2 /* number of values of enum memscope_jemalloc_decay_kind */
-
-static const char *const kind_names[KINDS] = {
-    [MEMSCOPE_JEMALLOC_DIRTY] = "dirty_decay_ms",
-    [MEMSCOPE_JEMALLOC_MUZZY] = "muzzy_decay_ms",
-};
-static const char *const old_kind_names[KINDS] = {
-    [MEMSCOPE_JEMALLOC_DIRTY] = "old_dirty_decay_ms",
-    [MEMSCOPE_JEMALLOC_MUZZY] = "old_muzzy_decay_ms",
-};
-
-/* One decay time, before and after the tuning. */
-struct decay {
-    bool known;
-    int64_t old_ms, ms;
-};
-
-struct arena_decay {
-    unsigned index;
-    struct decay times[KINDS];
-};
-
+/* Settings to leave as they are are unknown. */
 struct tuning {
-    bool sets[KINDS], sets_background_thread;
-    int64_t ms[KINDS];
-    bool background_thread;
-    struct arena_decay *arenas; /* `count` entries, by index */
+    int64_t dirty_ms, muzzy_ms, background_thread;
+    struct memscope_decay_times *arenas; /* `count` entries, by index */
     unsigned count;
-    struct arena_decay later;
-    bool old_background_thread, new_background_thread;
+    struct memscope_decay_times later;
+    struct memscope_tuning_figures figures;
     enum memscope_status background_status, set_background_status;
 };
 
-static void tune_arena(const struct tuning *tuning, unsigned index, struct arena_decay *arena) {
-    arena->index = index;
-    for (int kind = 0; kind < KINDS; kind++) {
-        struct decay *decay = &arena->times[kind];
-        enum memscope_jemalloc_decay_kind which = (enum memscope_jemalloc_decay_kind)kind;
+static void tune_decay(unsigned index, enum memscope_jemalloc_decay_kind kind, int64_t wanted, int64_t *old_ms,
+                       int64_t *ms) {
+    if (memscope_jemalloc_read_decay_ms(index, kind, ms) != MEMSCOPE_OK)
+        *ms = MEMSCOPE_UNKNOWN_SIGNED;
+    *old_ms = *ms;
+    if (*ms == MEMSCOPE_UNKNOWN_SIGNED || wanted == MEMSCOPE_UNKNOWN_SIGNED)
+        return;
+    memscope_jemalloc_set_decay_ms(index, kind, wanted);
+    memscope_jemalloc_read_decay_ms(index, kind, ms);
+}
 
-        decay->known = memscope_jemalloc_read_decay_ms(index, which, &decay->old_ms) == MEMSCOPE_OK;
-        decay->ms = decay->old_ms;
-        if (!decay->known || !tuning->sets[kind])
-            continue;
-        memscope_jemalloc_set_decay_ms(index, which, tuning->ms[kind]);
-        memscope_jemalloc_read_decay_ms(index, which, &decay->ms);
-    }
+static struct memscope_decay_times tune_arena(const struct tuning *tuning, unsigned index) {
+    struct memscope_decay_times times = {.index = index == MEMSCOPE_LATER_ARENAS ? MEMSCOPE_UNKNOWN : index};
+
+    tune_decay(index, MEMSCOPE_JEMALLOC_DIRTY, tuning->dirty_ms, &times.old_dirty_decay_ms, &times.dirty_decay_ms);
+    tune_decay(index, MEMSCOPE_JEMALLOC_MUZZY, tuning->muzzy_ms, &times.old_muzzy_decay_ms, &times.muzzy_decay_ms);
+    return times;
+}
+
+static void tune_background_thread(struct tuning *tuning) {
+    bool on;
+
+    tuning->background_status = memscope_jemalloc_read_background_thread(&on);
+    if (tuning->background_status == MEMSCOPE_OK)
+        tuning->figures.old_background_thread = on;
+    if (tuning->background_thread != MEMSCOPE_UNKNOWN_SIGNED)
+        tuning->set_background_status = memscope_jemalloc_set_background_thread(tuning->background_thread != 0);
+    if (memscope_jemalloc_read_background_thread(&on) == MEMSCOPE_OK)
+        tuning->figures.background_thread = on;
 }
 
 static void tune(void *argument) {
     struct tuning *tuning = argument;
 
-    tuning->background_status = memscope_jemalloc_read_background_thread(&tuning->old_background_thread);
-    if (tuning->sets_background_thread)
-        tuning->set_background_status = memscope_jemalloc_set_background_thread(tuning->background_thread);
-    memscope_jemalloc_read_background_thread(&tuning->new_background_thread);
-    tune_arena(tuning, MEMSCOPE_LATER_ARENAS, &tuning->later);
+    tune_background_thread(tuning);
+    tuning->later = tune_arena(tuning, MEMSCOPE_LATER_ARENAS);
     for (unsigned index = 0; index < tuning->count; index++)
-        tune_arena(tuning, index, &tuning->arenas[index]);
+        tuning->arenas[index] = tune_arena(tuning, index);
 }
 
-static VALUE decay_to_hash(const struct arena_decay *arena) {
-    VALUE hash = rb_hash_new();
-
-    if (arena->index != MEMSCOPE_LATER_ARENAS)
-        memscope_hash_set(hash, "index", UINT2NUM(arena->index));
-    for (int kind = 0; kind < KINDS; kind++) {
-        const struct decay *decay = &arena->times[kind];
-
-        memscope_hash_set(hash, old_kind_names[kind], decay->known ? LL2NUM(decay->old_ms) : Qnil);
-        memscope_hash_set(hash, kind_names[kind], decay->known ? LL2NUM(decay->ms) : Qnil);
-    }
-    return hash;
-}
-
-static bool is_in_use(const struct arena_decay *arena) {
-    return arena->times[MEMSCOPE_JEMALLOC_DIRTY].known || arena->times[MEMSCOPE_JEMALLOC_MUZZY].known;
+static bool is_in_use(const struct memscope_decay_times *times) {
+    return times->dirty_decay_ms != MEMSCOPE_UNKNOWN_SIGNED || times->muzzy_decay_ms != MEMSCOPE_UNKNOWN_SIGNED;
 }
 
 static VALUE arenas_to_array(const struct tuning *tuning, VALUE reasons) {
@@ -195,7 +171,7 @@ static VALUE arenas_to_array(const struct tuning *tuning, VALUE reasons) {
 
     for (unsigned index = 0; index < tuning->count; index++) {
         if (is_in_use(&tuning->arenas[index]))
-            rb_ary_push(list, decay_to_hash(&tuning->arenas[index]));
+            rb_ary_push(list, memscope_decay_times_hash(&tuning->arenas[index]));
         else
             unused++;
     }
@@ -205,26 +181,19 @@ static VALUE arenas_to_array(const struct tuning *tuning, VALUE reasons) {
     return list;
 }
 
-static void set_background_thread(VALUE body, VALUE reasons, const struct tuning *tuning) {
-    bool known = tuning->background_status == MEMSCOPE_OK;
+static VALUE tuning_to_hash(struct tuning *tuning, uint64_t start_ns, uint64_t without_gvl_ns) {
+    enum memscope_allocator_name allocator = memscope_allocator_current()->name;
+    bool tunable = allocator == MEMSCOPE_ALLOCATOR_JEMALLOC;
+    VALUE body, reasons = rb_hash_new();
 
-    memscope_hash_set(body, "old_background_thread", !known ? Qnil : tuning->old_background_thread ? Qtrue : Qfalse);
-    memscope_hash_set(body, "background_thread", !known ? Qnil : tuning->new_background_thread ? Qtrue : Qfalse);
+    tuning->figures.allocator = memscope_text_of(memscope_allocator_name_text(allocator));
+    body = memscope_tuning_figures_hash(&tuning->figures);
+    memscope_hash_set(body, "arenas", arenas_to_array(tuning, reasons));
+    memscope_hash_set(body, "new_arena_defaults", tunable ? memscope_decay_times_hash(&tuning->later) : Qnil);
     if (tuning->background_status == MEMSCOPE_NOT_FOUND)
         memscope_set_reason(reasons, "background_thread", "background_threads_absent");
     else if (tuning->set_background_status == MEMSCOPE_IO)
         memscope_set_reason(reasons, "background_thread", "background_threads_failed");
-}
-
-static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns, uint64_t without_gvl_ns) {
-    enum memscope_allocator_name allocator = memscope_allocator_current()->name;
-    bool tunable = allocator == MEMSCOPE_ALLOCATOR_JEMALLOC;
-    VALUE body = rb_hash_new(), reasons = rb_hash_new();
-
-    memscope_hash_set(body, "allocator", memscope_symbol(memscope_allocator_name_text(allocator)));
-    memscope_hash_set(body, "arenas", arenas_to_array(tuning, reasons));
-    memscope_hash_set(body, "new_arena_defaults", tunable ? decay_to_hash(&tuning->later) : Qnil);
-    set_background_thread(body, reasons, tuning);
     if (!tunable)
         memscope_set_reason(reasons, "arenas", "tuning_unsupported");
     return memscope_finish(body, reasons, "T1", start_ns, without_gvl_ns, 0);
@@ -236,17 +205,16 @@ static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns, uint
  */
 static VALUE native_tune(VALUE self, VALUE dirty_ms, VALUE muzzy_ms, VALUE background_thread) {
     uint64_t start = memscope_now_ns(), without_gvl_ns;
-    const VALUE ms[KINDS] = {[MEMSCOPE_JEMALLOC_DIRTY] = dirty_ms, [MEMSCOPE_JEMALLOC_MUZZY] = muzzy_ms};
-    struct tuning tuning = {.sets_background_thread = !NIL_P(background_thread),
-                            .background_thread = RTEST(background_thread)};
+    struct tuning tuning = {
+        .dirty_ms = NIL_P(dirty_ms) ? MEMSCOPE_UNKNOWN_SIGNED : NUM2LL(dirty_ms),
+        .muzzy_ms = NIL_P(muzzy_ms) ? MEMSCOPE_UNKNOWN_SIGNED : NUM2LL(muzzy_ms),
+        .background_thread = NIL_P(background_thread) ? MEMSCOPE_UNKNOWN_SIGNED : RTEST(background_thread),
+        .figures = memscope_tuning_figures_unknown,
+    };
     VALUE room, body;
 
-    for (int kind = 0; kind < KINDS; kind++) {
-        tuning.sets[kind] = !NIL_P(ms[kind]);
-        tuning.ms[kind] = NIL_P(ms[kind]) ? 0 : NUM2LL(ms[kind]);
-    }
     tuning.count = memscope_jemalloc_arena_count();
-    tuning.arenas = ALLOCV_N(struct arena_decay, room, tuning.count);
+    tuning.arenas = ALLOCV_N(struct memscope_decay_times, room, tuning.count);
     without_gvl_ns = memscope_without_gvl(tune, &tuning);
     body = tuning_to_hash(&tuning, start, without_gvl_ns);
     ALLOCV_END(room);

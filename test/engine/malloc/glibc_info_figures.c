@@ -60,8 +60,8 @@ static void print_number(const char *name, uint64_t number) {
 }
 
 static void print_arena(const struct memscope_glibc_arena *arena) {
-    printf("{\"index\":%u", arena->index);
-    if (arena->has_fastbins) {
+    printf("{\"index\":%d", (int)arena->index);
+    if (arena->fast_bytes != MEMSCOPE_UNKNOWN) {
         print_number("total fast count", arena->fast_blocks);
         print_number("total fast size", arena->fast_bytes);
     }
@@ -71,7 +71,7 @@ static void print_arena(const struct memscope_glibc_arena *arena) {
     print_number("system max size", arena->system_max_bytes);
     print_number("aspace total size", arena->address_space_bytes);
     print_number("aspace mprotect size", arena->writable_bytes);
-    if (arena->heaps > 0)
+    if (arena->heaps != MEMSCOPE_UNKNOWN)
         print_number("aspace subheaps size", arena->heaps);
 }
 

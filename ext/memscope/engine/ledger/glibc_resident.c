@@ -117,11 +117,6 @@ static bool find_list(struct resident_scan *scan) {
     return false;
 }
 
-static void set_resident(struct memscope_glibc_arena *arena, uint64_t bytes) {
-    arena->resident_bytes = bytes;
-    arena->has_resident = true;
-}
-
 /*
  * Leaves the resident bytes unknown for an arena whose writable part has changed since malloc_info, and for the main
  * arena if part of it is outside [heap], as after a failed brk.
@@ -130,10 +125,10 @@ static enum memscope_status assign(struct resident_scan *scan, struct memscope_g
     uint64_t mapped_bytes, all = main_heap_resident(scan, &mapped_bytes);
 
     if (arenas->list[0].writable_bytes <= mapped_bytes) {
-        set_resident(&arenas->list[0], all);
+        arenas->list[0].resident_bytes = all;
         for (size_t index = 0; index < scan->count; index++)
             all += scan->states[index].resident_bytes;
-        set_resident(&arenas->merged, all);
+        arenas->merged.resident_bytes = all;
     }
     if (scan->count == 0)
         return arenas->count == 1 ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
@@ -146,7 +141,7 @@ static enum memscope_status assign(struct resident_scan *scan, struct memscope_g
         const struct state *state = scan->order[(scan->first + index - 1) % scan->count];
 
         if (state->writable_bytes == arenas->list[index].writable_bytes)
-            set_resident(&arenas->list[index], state->resident_bytes);
+            arenas->list[index].resident_bytes = state->resident_bytes;
     }
     return MEMSCOPE_OK;
 }

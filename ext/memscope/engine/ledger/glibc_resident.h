@@ -10,7 +10,7 @@
 #include "malloc/glibc_info.h"
 
 /*
- * Sets resident_bytes of each arena in the list, and of all together, with has_resident if it is known. It is unknown
+ * Sets resident_bytes of each arena in the list, and of all together. They stay unknown
  * for an arena that was made or has grown since malloc_info ran, and for all arenas if the kernel hides residency.
  * Walks page tables, like a ledger: 7 to 18 ms per resident GB. No GVL. Allocates only scratch memory.
  */

@@ -34,6 +34,7 @@ static void begin(struct parser *parser, const struct memscope_glibc_arenas_memo
     arenas->sizes = memscope_scratch_take(memory->sizes, 0);
     parser->memory = memory;
     parser->arenas = arenas;
+    arenas->merged.arena = memscope_arena_unknown;
     if (arenas->list == NULL || arenas->sizes == NULL)
         parser->status = MEMSCOPE_NO_MEMORY;
 }
@@ -77,7 +78,8 @@ static void parse_heap(struct parser *parser, const char *line) {
         return;
     }
     read_number(parser, line, "nr", &index);
-    *arena = (struct memscope_glibc_arena){.index = (unsigned)index, .first_size = parser->arenas->size_count};
+    *arena = (struct memscope_glibc_arena){.arena = memscope_arena_unknown, .first_size = parser->arenas->size_count};
+    arena->index = index;
     parser->arena = arena;
     parser->arenas->count++;
 }
@@ -107,7 +109,6 @@ static void parse_total(struct parser *parser, const char *line) {
     struct memscope_glibc_arena *arena = parser->arena;
 
     if (has_type(line, "fast")) {
-        arena->has_fastbins = true;
         read_number(parser, line, "count", &arena->fast_blocks);
         read_number(parser, line, "size", &arena->fast_bytes);
     } else if (has_type(line, "rest")) {

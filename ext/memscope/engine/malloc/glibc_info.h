@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "record_structs.h"
+
 #include "base/scratch.h"
 #include "base/status.h"
 
@@ -20,18 +22,9 @@ struct memscope_glibc_free_size {
     bool unsorted;
 };
 
+/* The fields of jemalloc are unknown, and so is resident_bytes until ledger/glibc_resident.h sets it. */
 struct memscope_glibc_arena {
-    unsigned index;
-    bool has_fastbins;
-    uint64_t fast_blocks, fast_bytes; /* free, in fastbins */
-    uint64_t free_blocks, free_bytes; /* free elsewhere, including the top chunk */
-    uint64_t system_bytes;            /* obtained from the kernel and still held */
-    uint64_t system_max_bytes;        /* maximum of system_bytes so far */
-    uint64_t address_space_bytes;     /* reserved */
-    uint64_t writable_bytes;          /* the part of address_space_bytes that was made writable */
-    bool has_resident;
-    uint64_t resident_bytes;       /* set by ledger/glibc_resident.h, since malloc_info does not report it */
-    uint64_t heaps;                /* heaps of the arena, 0 for the main arena, and if not reported */
+    MEMSCOPE_EMBED(arena);
     size_t first_size, size_count; /* its part of memscope_glibc_arenas.sizes */
 };
 
