@@ -87,8 +87,7 @@ static VALUE others_list(VALUE reasons) {
         rb_ary_push(list, hash);
     }
     if (count == MEMSCOPE_OTHER_ALLOCATORS)
-        memscope_hash_set(reasons, "others",
-                          memscope_reason_of("others_truncated", INT2FIX(MEMSCOPE_OTHER_ALLOCATORS)));
+        memscope_set_reason_of(reasons, "others", "others_truncated", INT2FIX(MEMSCOPE_OTHER_ALLOCATORS));
     return list;
 }
 

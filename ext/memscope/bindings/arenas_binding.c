@@ -190,8 +190,8 @@ static void set_jemalloc_gaps(VALUE reasons, const struct memscope_jemalloc_aren
         memscope_set_reason(reasons, "name", "arena_names_absent");
     for (size_t index = 0; index < count; index++)
         if (!(merged->row.known >> index & 1))
-            memscope_hash_set(reasons, keys[index].field,
-                              memscope_reason_of("jemalloc_lacks", rb_sprintf("stats.arenas.<i>.%s", keys[index].key)));
+            memscope_set_reason_of(reasons, keys[index].field, "jemalloc_lacks",
+                                   rb_sprintf("stats.arenas.<i>.%s", keys[index].key));
 }
 
 static VALUE why_not_resident(const struct arenas_call *call) {

@@ -125,8 +125,7 @@ static void set_cpu_limit(struct answer *answer) {
     else if (cpus->file)
         set_figure(answer, "cpu_limit", &absence);
     else
-        memscope_hash_set(answer->reasons, "cpu_limit",
-                          memscope_reason_of("cpu_group_unread", memscope_status_reason(cpus->status)));
+        memscope_set_reason_of(answer->reasons, "cpu_limit", "cpu_group_unread", memscope_status_reason(cpus->status));
 }
 
 static void set_place(struct answer *answer, enum memscope_status status) {

@@ -285,8 +285,7 @@ static VALUE reasons_hash(const struct graph_scan *scan) {
     else
         memscope_set_unasked_reason(reasons, "reachable_bytes", &scan->answer.held);
     if (scan->answer.saturated_count > 0)
-        memscope_hash_set(reasons, "reachable_bytes",
-                          memscope_reason_of("objects_saturated", ULL2NUM(scan->answer.saturated_count)));
+        memscope_set_reason_of(reasons, "reachable_bytes", "objects_saturated", ULL2NUM(scan->answer.saturated_count));
     if (scan->of_file && NIL_P(scan->refusal)) {
         memscope_set_reason(reasons, "paths",
                             scan->file.reader.named_count > 0 ? "dump_with_some_names" : "dump_without_names");

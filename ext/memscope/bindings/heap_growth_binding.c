@@ -134,14 +134,12 @@ static void set_reasons(struct growth_scan *scan) {
     if (RARRAY_LEN(scan->incomplete) > 0)
         memscope_hash_set(scan->reasons, "new_count", scan->incomplete);
     if (scan->answer.saturated_count > 0)
-        memscope_hash_set(scan->reasons, "bytes",
-                          memscope_reason_of("objects_saturated", ULL2NUM(scan->answer.saturated_count)));
+        memscope_set_reason_of(scan->reasons, "bytes", "objects_saturated", ULL2NUM(scan->answer.saturated_count));
     /* Objects that an incomplete first dump lacks look new, so no figure is a lower bound. */
     if (!scan->growth.knows_generations && NIL_P(memscope_dump_file_reason(&scan->files[0])))
         memscope_set_reason(scan->reasons, "new_bytes", "objects_by_address");
     else if (scan->growth.untraced_count > 0)
-        memscope_hash_set(scan->reasons, "new_bytes",
-                          memscope_reason_of("objects_untraced", ULL2NUM(scan->growth.untraced_count)));
+        memscope_set_reason_of(scan->reasons, "new_bytes", "objects_untraced", ULL2NUM(scan->growth.untraced_count));
     if (!scan->growth.knows_sites)
         memscope_set_reason(scan->reasons, "sites", "dump_without_sites");
     memscope_set_reason(scan->reasons, "paths",

@@ -22,12 +22,10 @@ static VALUE left_out_types(const struct memscope_held_memory *held) {
 
 void memscope_set_left_out_reason(VALUE reasons, const struct memscope_held_memory *held) {
     if (held->left_out_objects > 0)
-        memscope_hash_set(reasons, "held_by_objects_bytes",
-                          memscope_reason_of("objects_left_out", left_out_types(held)));
+        memscope_set_reason_of(reasons, "held_by_objects_bytes", "objects_left_out", left_out_types(held));
     if (held->outside_bytes > 0)
-        memscope_hash_set(
-            reasons, "buffers",
-            memscope_reason_of("buffers_outside_malloc", DBL2NUM((double)held->outside_bytes / (1 << 20))));
+        memscope_set_reason_of(reasons, "buffers", "buffers_outside_malloc",
+                               DBL2NUM((double)held->outside_bytes / (1 << 20)));
 }
 
 void memscope_set_unasked_reason(VALUE reasons, const char *key, const struct memscope_held_memory *held) {
@@ -36,5 +34,5 @@ void memscope_set_unasked_reason(VALUE reasons, const char *key, const struct me
     if (held->unasked_stacks > 0)
         rb_ary_push(types, objects_of(held->unasked_stacks, memscope_reason("stacks_unasked")));
     if (RARRAY_LEN(types) > 0)
-        memscope_hash_set(reasons, key, memscope_reason_of("objects_unasked", types));
+        memscope_set_reason_of(reasons, key, "objects_unasked", types);
 }

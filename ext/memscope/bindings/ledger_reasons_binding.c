@@ -5,9 +5,9 @@ static void add_residency_reason(VALUE reasons, const struct memscope_residency 
     VALUE why = memscope_status_reason(residency->refusal);
 
     if (residency->source == MEMSCOPE_RESIDENCY_PAGEMAP)
-        memscope_hash_set(reasons, "source", memscope_reason_of("pagemap_scan_unusable", why));
+        memscope_set_reason_of(reasons, "source", "pagemap_scan_unusable", why);
     else if (residency->source == MEMSCOPE_RESIDENCY_SMAPS)
-        memscope_hash_set(reasons, "source", memscope_reason_of("pagemap_unusable", why));
+        memscope_set_reason_of(reasons, "source", "pagemap_unusable", why);
 }
 
 static void add_malloc_reason(VALUE reasons, const struct memscope_ledger_call *call) {
@@ -18,7 +18,7 @@ static void add_malloc_reason(VALUE reasons, const struct memscope_ledger_call *
     else if (call->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC && call->ledger.jemalloc_status != MEMSCOPE_OK)
         why = memscope_reason("jemalloc_without_statistics");
     if (!NIL_P(why))
-        memscope_hash_set(reasons, "malloc", memscope_reason_of("malloc_unidentified", why));
+        memscope_set_reason_of(reasons, "malloc", "malloc_unidentified", why);
 }
 
 /* The reason why a requested option (deep, shared, objects) had no effect, or only a partial one. */
@@ -33,9 +33,8 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
     else if (call->request.deep && !memscope_ledger_chunks_complete(ledger))
         memscope_set_reason(reasons, "deep", "chunks_incomplete");
     if (ledger->walked_chunks && !memscope_glibc_knows_cache_key())
-        memscope_hash_set(
-            reasons, "thread_caches",
-            memscope_reason_of("cached_chunks_unmarked", rb_utf8_str_new_cstr(memscope_allocator_current()->version)));
+        memscope_set_reason_of(reasons, "thread_caches", "cached_chunks_unmarked",
+                               rb_utf8_str_new_cstr(memscope_allocator_current()->version));
     if (call->request.shared && ledger->shared_status != MEMSCOPE_OK)
         memscope_hash_set(reasons, "shared", memscope_unread("/proc/self/pagemap", ledger->shared_status));
     if (ledger->walked_chunks && ledger->trim_shared_status != MEMSCOPE_OK)
@@ -55,13 +54,11 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
 /* Reasons given when some of jemalloc's mappings were not identified. */
 static void add_jemalloc_reasons(VALUE reasons, const struct memscope_ledger *ledger) {
     if (ledger->beside_heaps > 0)
-        memscope_hash_set(
-            reasons, "unattributed",
-            memscope_reason_of("malloc_beside_jemalloc", rb_float_new((double)ledger->beside_bytes / (1 << 20)),
-                               SIZET2NUM(ledger->beside_heaps), ULL2NUM(ledger->glibc.mmapped_chunk_count)));
+        memscope_set_reason_of(reasons, "unattributed", "malloc_beside_jemalloc",
+                               rb_float_new((double)ledger->beside_bytes / (1 << 20)), SIZET2NUM(ledger->beside_heaps),
+                               ULL2NUM(ledger->glibc.mmapped_chunk_count));
     if (ledger->ambiguous_mappings > 0)
-        memscope_hash_set(reasons, "unattributed",
-                          memscope_reason_of("jemalloc_ambiguous", SIZET2NUM(ledger->ambiguous_mappings)));
+        memscope_set_reason_of(reasons, "unattributed", "jemalloc_ambiguous", SIZET2NUM(ledger->ambiguous_mappings));
     if (ledger->jemalloc_space_bytes < memscope_ledger_jemalloc_expected(ledger))
         memscope_set_reason(reasons, "not_resident", "jemalloc_partly_found");
 }
@@ -87,15 +84,14 @@ VALUE memscope_ledger_reasons(const struct memscope_ledger_call *call) {
     if (call->other_ractors)
         memscope_set_reason(reasons, "ractors", "ractors_alive");
     if (ledger->stacks_status != MEMSCOPE_OK)
-        memscope_hash_set(reasons, "threads",
-                          memscope_reason_of("stacks_unread", memscope_status_reason(ledger->stacks_status)));
+        memscope_set_reason_of(reasons, "threads", "stacks_unread", memscope_status_reason(ledger->stacks_status));
     if (ledger->own_memory_status != MEMSCOPE_OK)
-        memscope_hash_set(reasons, "own_memory",
-                          memscope_reason_of("own_memory_unread", memscope_status_reason(ledger->own_memory_refusal),
-                                             memscope_status_reason(ledger->own_memory_status)));
+        memscope_set_reason_of(reasons, "own_memory", "own_memory_unread",
+                               memscope_status_reason(ledger->own_memory_refusal),
+                               memscope_status_reason(ledger->own_memory_status));
     else if (ledger->own_memory_refusal != MEMSCOPE_OK)
-        memscope_hash_set(reasons, "own_memory",
-                          memscope_reason_of("own_memory_slow", memscope_status_reason(ledger->own_memory_refusal)));
+        memscope_set_reason_of(reasons, "own_memory", "own_memory_slow",
+                               memscope_status_reason(ledger->own_memory_refusal));
     if (ledger->jemalloc_status == MEMSCOPE_OK)
         add_jemalloc_reasons(reasons, ledger);
     return reasons;

@@ -176,8 +176,7 @@ static VALUE arenas_to_array(const struct tuning *tuning, VALUE reasons) {
             unused++;
     }
     if (unused > 0)
-        memscope_hash_set(reasons, "arenas",
-                          memscope_reason_of("arenas_unused", UINT2NUM(unused), UINT2NUM(tuning->count)));
+        memscope_set_reason_of(reasons, "arenas", "arenas_unused", UINT2NUM(unused), UINT2NUM(tuning->count));
     return list;
 }
 

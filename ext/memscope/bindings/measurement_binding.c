@@ -214,11 +214,10 @@ static void set_trace(VALUE body, VALUE reasons, struct measurement *measurement
         memscope_set_reason(reasons, "retained_bytes", "collections_unseen");
         memscope_set_reason(reasons, "allocated_bytes", "allocations_by_slot");
     } else if (result.unsized > 0) {
-        memscope_hash_set(reasons, "allocated_bytes", memscope_reason_of("data_by_slot", ULL2NUM(result.unsized)));
+        memscope_set_reason_of(reasons, "allocated_bytes", "data_by_slot", ULL2NUM(result.unsized));
     }
     if (result.others > 0)
-        memscope_hash_set(reasons, "allocated_objects",
-                          memscope_reason_of("other_threads_left_out", ULL2NUM(result.others)));
+        memscope_set_reason_of(reasons, "allocated_objects", "other_threads_left_out", ULL2NUM(result.others));
 }
 
 static void set_objects(VALUE body, VALUE reasons, struct measurement *measurement) {

@@ -323,13 +323,13 @@ static void set_reasons(VALUE reasons, const struct scan *scan) {
     if (!NIL_P(losses))
         memscope_hash_set(reasons, "samples", losses);
     if (scan->without_room > 0)
-        memscope_hash_set(reasons, "stacks", memscope_reason_of("texts_without_room", ULL2NUM(scan->without_room)));
+        memscope_set_reason_of(reasons, "stacks", "texts_without_room", ULL2NUM(scan->without_room));
     if (state->plan.out_of_reach)
-        memscope_hash_set(reasons, "live_objects", memscope_reason_of("reach_cut", ULL2NUM(MEMSCOPE_MAX_REACH)));
+        memscope_set_reason_of(reasons, "live_objects", "reach_cut", ULL2NUM(MEMSCOPE_MAX_REACH));
     if (scan->before_ractor)
         memscope_set_reason(reasons, "live_objects", "ractor_ended_sampling");
     if (state->plan.windows < FEW_WINDOWS && memscope_plan_share(&state->plan) < 0.5)
-        memscope_hash_set(reasons, "error_bytes", memscope_reason_of("windows_few", ULL2NUM(state->plan.windows)));
+        memscope_set_reason_of(reasons, "error_bytes", "windows_few", ULL2NUM(state->plan.windows));
     if (MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION)
         memscope_set_reason(reasons, "overhead", "gc_hooks_slow_allocation");
 }

@@ -246,7 +246,7 @@ static void set_stacks(VALUE body, struct memscope_profile_figures *figures, VAL
     if (!all)
         memscope_set_reason(reasons, "allocated_bytes", "freed_not_counted");
     if (without_room > 0)
-        memscope_hash_set(reasons, "stacks", memscope_reason_of("texts_without_room", ULL2NUM(without_room)));
+        memscope_set_reason_of(reasons, "stacks", "texts_without_room", ULL2NUM(without_room));
     set_coverage(figures, reasons, scan);
 }
 

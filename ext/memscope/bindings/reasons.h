@@ -23,6 +23,8 @@ static inline void memscope_set_reason(VALUE reasons, const char *key, const cha
     memscope_hash_set(reasons, key, memscope_reason(id));
 }
 
+#define memscope_set_reason_of(reasons, key, ...) memscope_hash_set(reasons, key, memscope_reason_of(__VA_ARGS__))
+
 static inline VALUE memscope_status_reason(enum memscope_status status) {
     return memscope_reason(memscope_status_id(status));
 }

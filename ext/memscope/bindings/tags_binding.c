@@ -166,7 +166,7 @@ static void set_reasons(VALUE reasons, const struct reading *reading) {
     VALUE losses = memscope_losses(reading->dropped, state->missed);
 
     if (state->plan.out_of_reach)
-        memscope_hash_set(reasons, "profiled", memscope_reason_of("reach_cut", ULL2NUM(MEMSCOPE_MAX_REACH)));
+        memscope_set_reason_of(reasons, "profiled", "reach_cut", ULL2NUM(MEMSCOPE_MAX_REACH));
     if (!NIL_P(losses))
         memscope_hash_set(reasons, "samples", losses);
 }
