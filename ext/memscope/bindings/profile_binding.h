@@ -11,10 +11,9 @@
 
 enum memscope_profile_backend { MEMSCOPE_BACKEND_NONE, MEMSCOPE_BACKEND_JEMALLOC, MEMSCOPE_BACKEND_IMPORTS };
 
-/* This process's memory at some moment. rss: 0 if unreadable. */
+/* This process's memory at some moment. */
 struct memscope_memory {
-    bool knows_live_bytes;
-    uint64_t live_bytes, rss;
+    uint64_t live_bytes, rss; /* MEMSCOPE_UNKNOWN if unreadable */
 };
 
 struct memscope_memory memscope_memory_now(void);

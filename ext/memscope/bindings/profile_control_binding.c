@@ -63,12 +63,12 @@ static enum memscope_status start_sampler(enum memscope_profile_backend backend,
 }
 
 struct memscope_memory memscope_memory_now(void) {
-    struct memscope_statm statm = {.resident_bytes = 0};
+    struct memscope_statm statm;
     struct memscope_memory now;
 
-    (void)memscope_statm_read(&statm); /* leaves 0 on failure */
-    now.rss = statm.resident_bytes;
-    now.knows_live_bytes = memscope_allocator_live_bytes(&now.live_bytes);
+    now.rss = memscope_statm_read(&statm) == MEMSCOPE_OK ? statm.resident_bytes : MEMSCOPE_UNKNOWN;
+    if (!memscope_allocator_live_bytes(&now.live_bytes))
+        now.live_bytes = MEMSCOPE_UNKNOWN;
     return now;
 }
 

@@ -198,21 +198,19 @@ static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
  * itself are not growth: with small blocks, they may be more than the program's.
  */
 static void set_coverage(struct memscope_profile_figures *figures, VALUE reasons, const struct scan *scan) {
+    const struct memscope_memory *at_start = &scan->profile.at_start;
     double enough = 16 * ldexp(1, (int)scan->profile.rate_log);
-    double growth =
-        (double)scan->memory.live_bytes - (double)scan->profile.at_start.live_bytes - (double)scan->inflation.allocated;
-    bool known = scan->memory.knows_live_bytes && scan->profile.at_start.knows_live_bytes;
-    bool knows_rss = scan->memory.rss != 0 && scan->profile.at_start.rss != 0;
+    double growth = (double)scan->memory.live_bytes - (double)at_start->live_bytes - (double)scan->inflation.allocated;
+    bool known = scan->memory.live_bytes != MEMSCOPE_UNKNOWN && at_start->live_bytes != MEMSCOPE_UNKNOWN;
 
     if (known)
         figures->allocator_grown_bytes = (int64_t)growth;
-    if (knows_rss)
-        figures->rss_grown_bytes = (int64_t)(scan->memory.rss - scan->profile.at_start.rss);
-    if (scan->memory.knows_live_bytes)
-        figures->allocator_live_bytes = scan->memory.live_bytes;
+    if (scan->memory.rss != MEMSCOPE_UNKNOWN && at_start->rss != MEMSCOPE_UNKNOWN)
+        figures->rss_grown_bytes = (int64_t)(scan->memory.rss - at_start->rss);
+    figures->allocator_live_bytes = scan->memory.live_bytes;
     if (known && growth >= enough)
         figures->coverage = (double)figures->live_bytes / growth;
-    if (!scan->memory.knows_live_bytes)
+    if (scan->memory.live_bytes == MEMSCOPE_UNKNOWN)
         memscope_set_reason(reasons, "allocator_live_bytes", "live_bytes_unknown");
     if (!known)
         memscope_set_reason(reasons, "coverage", "live_bytes_unknown");
