@@ -29,7 +29,7 @@ class Rooms
     "sample" => { files: "ext/memscope/ruby/sample/*", may: [*engine, "values", "ruby", "heap"] },
     "bindings" => { files: "ext/memscope/bindings/*",
                     may: [*engine, "values", "init", "ruby", "heap", "references", "sample"] },
-    "memscope" => { files: "ext/memscope/memscope.c", may: %w[values init] }
+    "memscope" => { files: "ext/memscope/memscope.c", may: %w[base values init] }
   }.freeze
 
   # The folders of lib/memscope, from the floor up: each may name some of those above it in this list.

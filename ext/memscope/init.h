@@ -26,5 +26,6 @@ void Init_memscope_owners(void);
 void Init_memscope_history(void);
 void Init_memscope_verdict(void);
 void Init_memscope_attach(void);
+void Init_memscope_copy(void);
 
 #endif

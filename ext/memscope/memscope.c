@@ -5,9 +5,11 @@
  */
 #include "values.h"
 
+#include "base/copy.h"
 #include "init.h"
 
 RUBY_FUNC_EXPORTED void Init_memscope(void);
+RUBY_FUNC_EXPORTED int memscope_copy_begin(pid_t original);
 
 void Init_memscope(void) {
     rb_mMemscope = rb_define_module("Memscope");
@@ -36,4 +38,25 @@ void Init_memscope(void) {
     Init_memscope_history();
     Init_memscope_verdict();
     Init_memscope_attach();
+    Init_memscope_copy();
+}
+
+static VALUE initialise(VALUE unused) {
+    if (!rb_mMemscopeNative)
+        Init_memscope();
+    return Qnil;
+}
+
+/*
+ * Called in a new copy by its tracer (engine/attach/), at a safe point of Ruby, before any other function: initialises
+ * this library for readings of the copy's original. Returns 0, or anything else if it raised.
+ */
+int memscope_copy_begin(pid_t original) {
+    int raised;
+
+    memscope_copy_become(original);
+    *rb_ruby_verbose_ptr() = Qnil; /* a warning could call a method of the host */
+    rb_protect(initialise, Qnil, &raised);
+    rb_set_errinfo(Qnil);
+    return raised;
 }

@@ -1,5 +1,6 @@
 #include "values.h"
 
+#include "base/copy.h"
 #include "graph/names.h"
 
 #include <ruby/thread.h>
@@ -122,6 +123,9 @@ uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument) {
     struct free_work free_work = {.work = work, .argument = argument};
     uint64_t start = memscope_now_ns();
 
-    rb_thread_call_without_gvl(do_work, &free_work, NULL, NULL);
+    if (memscope_is_copy())
+        work(argument);
+    else
+        rb_thread_call_without_gvl(do_work, &free_work, NULL, NULL);
     return memscope_now_ns() - start;
 }

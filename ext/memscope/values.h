@@ -71,7 +71,10 @@ VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t 
 VALUE memscope_finish(VALUE reading, VALUE reasons, const char *tier, uint64_t start_ns, uint64_t without_gvl_ns,
                       size_t scratch_bytes);
 
-/* Does the work without the GVL. Returns the nanoseconds until this thread has the GVL again. */
+/*
+ * Does the work without the GVL. Returns the nanoseconds until this thread has the GVL again. A copy (base/copy.h)
+ * keeps its GVL.
+ */
 uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument);
 
 /* A String tagged as UTF-8, whatever its bytes, or nil for NULL and "". */

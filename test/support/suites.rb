@@ -51,6 +51,7 @@ module Suites
   # Tests that another Ruby or C library is likely to break first, in a minute: the ledger's sums, planted memory in
   # malloc and the heap, the prediction of a compaction, the lines of profiles, a walk of the heap.
   CORE = files("test/acceptance/{closed_sum,compaction,injection,object_profile,smoke,trap}_test.rb",
+               "test/bindings/{copied_value,copy_binding}_test.rb",
                "test/{memscope,action/purge,action/purge/result,heap/census,process/ruby_heap}_test.rb",
                "test/{show/report/purge,value/native/absent}_test.rb",
                "test/engine/malloc/*_test.rb",

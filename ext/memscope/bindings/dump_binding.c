@@ -56,7 +56,9 @@ static VALUE dump(VALUE argument) {
     refusal = dump_in_child(dumping);
     if (!NIL_P(refusal) || result->error != 0)
         return NIL_P(refusal) ? INT2FIX(result->error) : refusal;
-    result->pause_ms = (double)dumping->call.child.pause_ns / 1e6;
+    result->pause_ms = dumping->call.in_child ? (double)dumping->call.child.pause_ns / 1e6 : NAN;
+    if (!dumping->call.in_child)
+        result->child_bytes = MEMSCOPE_UNKNOWN;
     hash = memscope_dump_figures_hash(&result->dump_figures);
     set_reason_without_ids(reasons, result->lacks_ids);
     memscope_hash_set(hash, "reasons", reasons);

@@ -1,5 +1,6 @@
 #include "bindings/heap_call.h"
 
+#include "base/copy.h"
 #include "ruby/ractors.h"
 
 #include <ruby/thread.h>
@@ -9,6 +10,8 @@
 void memscope_heap_call_read_room(void *argument) {
     struct memscope_heap_call *call = argument;
 
+    if (memscope_is_copy())
+        return;
     memscope_fork_room_read(call->work_ns, &call->room);
     call->room.needed_bytes += call->child_bytes;
     call->fork_ns = memscope_fork_predicted_ns();
@@ -16,6 +19,7 @@ void memscope_heap_call_read_room(void *argument) {
 
 void memscope_heap_call_begin(struct memscope_heap_call *call) {
     call->start_ns = memscope_now_ns();
+    call->bounded = call->bounded && !memscope_is_copy();
     if (!call->bounded)
         return;
     call->work_ns = memscope_slot_rate_predict(call->rate, memscope_heap_slots());
@@ -63,10 +67,22 @@ static bool work_and_answer(void *argument, int answer) {
     return memscope_forked_child_answer(answer, errand->found, errand->size);
 }
 
+static void work_here(const struct memscope_heap_errand *errand) {
+    struct memscope_scratch scratch;
+
+    (void)memscope_scratch_open(&scratch);
+    errand->work(errand->argument, &scratch);
+    memscope_scratch_close(&scratch);
+}
+
 VALUE memscope_heap_call_start(struct memscope_heap_call *call, const struct memscope_heap_errand *errand) {
     VALUE without_room = memscope_heap_call_without_room(call);
     enum memscope_status status;
 
+    if (memscope_is_copy()) {
+        work_here(errand);
+        return Qnil;
+    }
     if (!NIL_P(without_room))
         return without_room;
     memscope_scratch_inherit(&call->listing.scratch, true);
@@ -98,6 +114,8 @@ VALUE memscope_heap_call_await(struct memscope_heap_call *call, const struct mem
     struct reception reception = {.child = &call->child, .errand = errand};
     uint64_t start = memscope_now_ns();
 
+    if (!call->in_child)
+        return Qnil;
     do {
         rb_thread_call_without_gvl(receive, &reception, RUBY_UBF_IO, NULL);
         rb_thread_check_ints();

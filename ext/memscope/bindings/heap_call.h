@@ -1,6 +1,6 @@
 /*
  * The steps of a binding that reads all objects of the heap, in this process or in a forked child. Call them in the
- * order below, with the GVL.
+ * order below, with the GVL. In a copy (base/copy.h), all of them work in the process.
  */
 #ifndef MEMSCOPE_HEAP_CALL_H
 #define MEMSCOPE_HEAP_CALL_H

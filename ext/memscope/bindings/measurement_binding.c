@@ -6,6 +6,7 @@
 #include "bindings/profile_binding.h"
 #include "bindings/reasons.h"
 
+#include "base/copy.h"
 #include "init.h"
 #include "kernel/peak.h"
 #include "malloc/thread_bytes.h"
@@ -74,7 +75,10 @@ static __attribute__((noinline)) VALUE clear_stack(void) {
 }
 
 static void collect(void) {
-    rb_method_call(0, NULL, gc_start);
+    if (memscope_is_copy())
+        memscope_heap_collect();
+    else
+        rb_method_call(0, NULL, gc_start);
 }
 
 #define COLLECTIONS 4

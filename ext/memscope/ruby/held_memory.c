@@ -3,6 +3,7 @@
 #include "ruby/held_memory.h"
 #include "ruby/ruby_private.h"
 
+#include "base/copy.h"
 #include "fork/forked_child.h"
 
 #include <ruby/io/buffer.h>
@@ -204,7 +205,7 @@ static void list_left_out(const struct memscope_held_walk *walk, struct memscope
 }
 
 void memscope_heap_held_open(struct memscope_held_walk *walk, struct memscope_held_memory *held) {
-    uint64_t times = memscope_is_forked_child() ? TIMES_IN_A_CHILD : 1;
+    uint64_t times = memscope_is_forked_child() || memscope_is_copy() ? TIMES_IN_A_CHILD : 1;
 
     memset(held, 0, sizeof *held);
     *walk = (struct memscope_held_walk){.held = held,

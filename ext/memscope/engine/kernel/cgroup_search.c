@@ -1,5 +1,6 @@
 #include "kernel/cgroup_search.h"
 
+#include "base/copy.h"
 #include "base/text_file.h"
 
 #include <stdio.h>
@@ -104,7 +105,8 @@ enum memscope_status memscope_cgroup_find(struct memscope_cgroup_search *search,
     size_t length;
     enum memscope_status status = MEMSCOPE_TRUNCATED;
 
-    if (snprintf(path, sizeof path, "%s/%s/cgroup", search->proc_root, search->process) < (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/%s/cgroup", search->proc_root, memscope_name_in_proc(search->process)) <
+        (int)sizeof path)
         status = memscope_text_file_read(path, text, sizeof text, &length);
     if (status == MEMSCOPE_OK)
         status = memscope_cgroup_parse_membership(text, search->controller, member);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/copy.h"
 #include "base/range.h"
 #include "base/text_file.h"
 
@@ -145,12 +146,16 @@ enum memscope_status memscope_mappings_read_file(const char *path, const struct 
 
 enum memscope_status memscope_mappings_read(const struct memscope_mappings_memory *memory,
                                             struct memscope_mappings *mappings) {
-    return memscope_mappings_read_file("/proc/self/maps", memory, mappings);
+    char path[MEMSCOPE_PROC_PATH];
+
+    return memscope_mappings_read_file(memscope_path_in_proc(path, "maps"), memory, mappings);
 }
 
 enum memscope_status memscope_mappings_read_smaps(const struct memscope_mappings_memory *memory,
                                                   struct memscope_mappings *mappings) {
-    return memscope_mappings_read_file("/proc/self/smaps", memory, mappings);
+    char path[MEMSCOPE_PROC_PATH];
+
+    return memscope_mappings_read_file(memscope_path_in_proc(path, "smaps"), memory, mappings);
 }
 
 const struct memscope_mapping *memscope_mappings_find(const struct memscope_mappings *mappings, uintptr_t address) {

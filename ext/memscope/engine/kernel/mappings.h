@@ -1,4 +1,4 @@
-/* The process's mappings as the kernel lists them: /proc/self/maps, plus two fields of smaps. */
+/* The mappings of this process or, in a copy (base/copy.h), of its original, as maps and smaps of /proc list them. */
 #ifndef MEMSCOPE_MAPPINGS_H
 #define MEMSCOPE_MAPPINGS_H
 

@@ -1,5 +1,7 @@
 #include "kernel/own_children.h"
 
+#include "base/copy.h"
+
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
@@ -53,14 +55,14 @@ void memscope_own_child_ended(void) {
 }
 
 bool memscope_own_children_await(void) {
-    return await_none(CHILDREN);
+    return !memscope_is_copy() && await_none(CHILDREN);
 }
 
 uint64_t memscope_sharing_reading_begin(void) {
     uint64_t begun = atomic_load(&started);
 
     count(ONE_READING);
-    return (of_this_process(atomic_load(&counts)) & CHILDREN) == 0 ? begun : SPOILT;
+    return !memscope_is_copy() && (of_this_process(atomic_load(&counts)) & CHILDREN) == 0 ? begun : SPOILT;
 }
 
 enum memscope_status memscope_sharing_reading_end(uint64_t begun) {

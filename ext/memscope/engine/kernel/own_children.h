@@ -1,7 +1,7 @@
 /*
  * memscope's own forked children (fork/forked_child.h), and the readings that they would make wrong. While such a child
  * lives, it maps every page of this process, so no page is private. Private and shared pages are therefore read while
- * there is no child, or are unknown.
+ * there is no child, or are unknown. A copy (base/copy.h) is such a child of its original.
  *
  * All functions: any thread, no GVL needed, no allocation, async-signal-safe. A child that the host forks starts anew.
  */

@@ -1,5 +1,6 @@
 #include "kernel/process.h"
 
+#include "base/copy.h"
 #include "base/mapped_array.h"
 #include "base/scratch.h"
 #include "base/text_file.h"
@@ -144,9 +145,10 @@ static enum memscope_status read_descriptor(int descriptor, struct memscope_stat
 }
 
 static enum memscope_status read_once(struct memscope_statm *statm) {
-    char text[STATM_CAPACITY];
+    char path[MEMSCOPE_PROC_PATH], text[STATM_CAPACITY];
     size_t length;
-    enum memscope_status status = memscope_text_file_read("/proc/self/statm", text, sizeof text, &length);
+    enum memscope_status status =
+        memscope_text_file_read(memscope_path_in_proc(path, "statm"), text, sizeof text, &length);
 
     return status == MEMSCOPE_OK ? memscope_statm_parse(text, statm) : status;
 }
@@ -154,7 +156,8 @@ static enum memscope_status read_once(struct memscope_statm *statm) {
 /* Never opens one of the three standard numbers: a host that closed them expects them to be free or its own. */
 static void open_kept(void) {
     uint64_t device = 0, inode = 0;
-    int descriptor = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    char path[MEMSCOPE_PROC_PATH];
+    int descriptor = open(memscope_path_in_proc(path, "statm"), O_RDONLY | O_CLOEXEC);
 
     if (descriptor >= 0 && (descriptor <= STDERR_FILENO || !identify(descriptor, &device, &inode))) {
         close(descriptor);
@@ -209,7 +212,7 @@ static enum memscope_status read_source(const char *process, const char *name, e
     char path[64], text[TEXT_CAPACITY], *larger;
     enum memscope_status status;
 
-    if (snprintf(path, sizeof path, "/proc/%s/%s", process, name) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "/proc/%s/%s", memscope_name_in_proc(process), name) >= (int)sizeof path)
         return MEMSCOPE_NOT_FOUND;
     status = read_file(path, text, sizeof text, source, memory);
     if (status != MEMSCOPE_TRUNCATED || (larger = memscope_array_map(LARGE_TEXT_CAPACITY, 1)) == NULL)

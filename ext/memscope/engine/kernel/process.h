@@ -47,10 +47,10 @@ static inline bool memscope_process_has(const struct memscope_process_memory *me
 }
 
 /*
- * Reads both files of a process. `process` is "self" or a pid. smaps_rollup walks the page tables under mmap_lock (2.5
- * ms per GB of 4 KiB pages): T2, so call it without the GVL. Allocates nothing. Returns the better of the two files'
- * statuses, which are both in *memory. smaps_rollup is treated as unread if memscope's own child lived during the
- * reading.
+ * Reads both files of a process. `process` is "self" or a pid (memscope_name_in_proc). smaps_rollup walks the page
+ * tables under mmap_lock (2.5 ms per GB of 4 KiB pages): T2, so call it without the GVL. Allocates nothing. Returns the
+ * better of the two files' statuses, which are both in *memory. smaps_rollup is treated as unread if memscope's own
+ * child lived during the reading.
  */
 enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory);
 

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <sys/ioctl.h>
 
+#include "base/copy.h"
 #include "base/descriptors.h"
 #include "kernel/process.h"
 
@@ -289,7 +290,8 @@ static enum memscope_status read_pages(struct memscope_mappings *mappings,
                                        const struct memscope_mappings_memory *memory,
                                        struct memscope_residency *residency) {
     struct collector collector = {.scratch = memory->list};
-    int descriptor = memscope_descriptor_open("/proc/self/pagemap", O_RDONLY);
+    char path[MEMSCOPE_PROC_PATH];
+    int descriptor = memscope_descriptor_open(memscope_path_in_proc(path, "pagemap"), O_RDONLY);
     enum memscope_status status;
 
     if (descriptor < 0)

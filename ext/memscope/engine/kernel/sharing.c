@@ -1,5 +1,6 @@
 #include "kernel/sharing.h"
 
+#include "base/copy.h"
 #include "base/descriptors.h"
 #include "kernel/own_children.h"
 
@@ -23,12 +24,14 @@ static const struct kind own_anonymous = {ENTRY_PRESENT | ENTRY_EXCLUSIVE | ENTR
                                           ENTRY_PRESENT | ENTRY_EXCLUSIVE};
 
 enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, struct memscope_scratch *scratch) {
+    char path[MEMSCOPE_PROC_PATH];
+
     sharing->start = sharing->end = 0;
     sharing->page = (uintptr_t)sysconf(_SC_PAGESIZE);
     sharing->entries = memscope_scratch_take(scratch, BATCH * sizeof *sharing->entries);
     if (sharing->entries == NULL)
         return MEMSCOPE_NO_MEMORY;
-    sharing->descriptor = memscope_descriptor_open("/proc/self/pagemap", O_RDONLY);
+    sharing->descriptor = memscope_descriptor_open(memscope_path_in_proc(path, "pagemap"), O_RDONLY);
     if (sharing->descriptor >= 0) {
         sharing->begun = memscope_sharing_reading_begin();
         return MEMSCOPE_OK;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/copy.h"
 #include "elf/shared_objects.h"
 
 #include <link.h>
@@ -50,12 +51,20 @@ struct scan {
     const struct memscope_image *image; /* the image whose zeroed segments are being listed */
 };
 
+/* A copy has loaded this library, and its original may have mapped something else there. */
+static bool is_absent(const struct memscope_shared_object *object) {
+    return memscope_is_copy() && memscope_shared_object_contains(object, (uintptr_t)row_of);
+}
+
 static bool list_image(const struct memscope_shared_object *object, void *context) {
     struct scan *scan = context;
     struct memscope_range extent = memscope_shared_object_extent(object);
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    struct memscope_image *image = memscope_scratch_extend(scan->scratch, sizeof *image);
+    struct memscope_image *image;
 
+    if (is_absent(object))
+        return true;
+    image = memscope_scratch_extend(scan->scratch, sizeof *image);
     if (image == NULL)
         return false;
     *image = (struct memscope_image){{extent.start & -page, (extent.end + page - 1) & -page},
@@ -72,6 +81,8 @@ static bool list_zeroed(const struct memscope_shared_object *object, void *conte
 
     if (scan->image == last)
         return false;
+    if (is_absent(object))
+        return true;
     for (size_t index = 0; index < object->header_count; index++) {
         uintptr_t start = object->load_bias + headers[index].p_vaddr;
         uintptr_t file_end = (start + headers[index].p_filesz + page - 1) & -page;

@@ -2,15 +2,19 @@
 
 #include <string.h>
 
+#include "base/copy.h"
 #include "ledger/glibc_pieces.h"
 
 static void claim_scratch(uintptr_t start, uintptr_t end, void *context) {
     memscope_claims_add(context, start, end, MEMSCOPE_ROW_memscope, 0);
 }
 
+/* A copy's own memory is not its original's, which may have mapped something else there. */
 static void claim_own_memory(const struct memscope_own_memory *memory, struct memscope_claims *claims) {
     struct memscope_range window = memscope_own_memory_window(memory);
 
+    if (memscope_is_copy())
+        return;
     memscope_scratch_each(claim_scratch, claims);
     memscope_claims_add(claims, window.start, window.end, MEMSCOPE_ROW_memscope, 0);
 }

@@ -1,5 +1,6 @@
 #include "values.h"
 
+#include "base/copy.h"
 #include "base/own_memory.h"
 #include "ruby/heap/ruby_heap.h"
 #include "ruby/ractors.h"
@@ -239,10 +240,30 @@ static void collect_undisturbed(void) {
         rb_gc_disable();
 }
 
+/*
+ * For a copy, where no finalizer may run: those of Tempfile would remove its original's files. GC.start and, since 3.4,
+ * rb_gc run finalizers. Under GC.stress, an allocation collects all garbage, and leaves finalizers to an interrupt.
+ */
+static void collect_by_allocating(void) {
+    VALUE stress = rb_funcall(rb_mGC, rb_intern("stress"), 0);
+    bool was_disabled = RTEST(rb_gc_enable());
+
+    rb_funcall(rb_mGC, rb_intern("stress="), 1, INT2FIX(0));
+    rb_obj_alloc(rb_cObject);
+    rb_funcall(rb_mGC, rb_intern("stress="), 1, stress);
+    if (was_disabled)
+        rb_gc_disable();
+}
+
 /* Only GC.start runs finalizers, but at its end it may switch to other threads, which leave new garbage. */
 void memscope_heap_collect(void) {
     size_t allocated = memscope_gc_figure(symbol_allocated_objects);
 
+    if (memscope_is_copy()) {
+        collect_by_allocating();
+        memscope_heap_finish_gc();
+        return;
+    }
     rb_funcall(rb_path2class("GC"), rb_intern("start"), 0);
     memscope_other_ractors(); /* now: it may switch threads, too */
     if (memscope_gc_figure(symbol_allocated_objects) - allocated > MEMSCOPE_FEW_OBJECTS)
@@ -267,6 +288,8 @@ uint64_t memscope_heap_await_gc(void) {
     uint64_t start = memscope_now_ns();
     size_t allocated = memscope_gc_figure(symbol_allocated_objects);
 
+    if (memscope_is_copy())
+        return 0;
     for (int idle = 0; idle < IDLE_STEPS && rb_gc_latest_gc_info(symbol_state) != symbol_none;) {
         size_t before = allocated;
 

@@ -48,8 +48,8 @@ bool memscope_counts_empty_pages(void);
 
 /*
  * Waits without the GVL until no garbage collection is in progress: up to two seconds while other threads allocate and
- * so advance the collection, otherwise 20 ms. Caller holds the GVL, and may be interrupted. Returns the nanoseconds
- * that the wait took.
+ * so advance the collection, otherwise 20 ms, and never in a copy (base/copy.h). Caller holds the GVL, and may be
+ * interrupted. Returns the nanoseconds that the wait took.
  */
 uint64_t memscope_heap_await_gc(void);
 
@@ -64,7 +64,7 @@ bool memscope_heap_gc_is_disabled(void);
 
 /*
  * GC.start, even while the GC is disabled. Afterwards no collection is in progress, and no other thread has allocated
- * since the last collection. Caller holds the GVL.
+ * since the last collection. In a copy (base/copy.h), no finalizer runs. Caller holds the GVL.
  */
 void memscope_heap_collect(void);
 

@@ -10,5 +10,6 @@ void Init_memscope_test(void) {
     init_kernel(host);
     init_descriptions(host);
     init_slots(host);
+    init_copies(host);
     init_leaks();
 }
