@@ -43,7 +43,7 @@ static VALUE value_of(const struct memscope_member *member, const char *at, cons
     memcpy(&value, at, member->kind >= MEMSCOPE_MEMBER_TEXT ? sizeof value.text : sizeof value.number);
     switch ((enum memscope_member_kind)member->kind) {
     case MEMSCOPE_MEMBER_NUMBER:
-        return value.number == MEMSCOPE_UNKNOWN ? Qnil : ULL2NUM(value.number);
+        return memscope_number_or_nil(value.number);
     case MEMSCOPE_MEMBER_SIGNED:
         return value.signed_number == MEMSCOPE_UNKNOWN_SIGNED ? Qnil : LL2NUM(value.signed_number);
     case MEMSCOPE_MEMBER_BOOLEAN:

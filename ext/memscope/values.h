@@ -77,6 +77,11 @@ VALUE memscope_finish(VALUE reading, VALUE reasons, const char *tier, uint64_t s
  */
 uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument);
 
+/* An Integer, or nil for MEMSCOPE_UNKNOWN. */
+static inline VALUE memscope_number_or_nil(uint64_t number) {
+    return number == MEMSCOPE_UNKNOWN ? Qnil : ULL2NUM(number);
+}
+
 /* A String tagged as UTF-8, whatever its bytes, or nil for NULL and "". */
 VALUE memscope_text_or_nil(const char *text);
 

@@ -81,8 +81,7 @@ static VALUE others_list(VALUE reasons) {
         memscope_hash_set(hash, "version", memscope_text_or_nil(others[index].version));
         memscope_hash_set(hash, "path", rb_utf8_str_new_cstr(others[index].path));
         memscope_hash_set(hash, "prefix", rb_utf8_str_new_cstr(others[index].prefix));
-        memscope_hash_set(hash, "allocated_bytes",
-                          others[index].knows_allocated ? ULL2NUM(others[index].allocated_bytes) : Qnil);
+        memscope_hash_set(hash, "allocated_bytes", memscope_number_or_nil(others[index].allocated_bytes));
         memscope_hash_set(hash, "reason", rb_utf8_str_new_cstr(memscope_other_allocator_reason(&others[index])));
         rb_ary_push(list, hash);
     }

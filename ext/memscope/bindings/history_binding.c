@@ -66,7 +66,7 @@ static VALUE native_add_to_history(VALUE self, VALUE values, VALUE seconds) {
     for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++) {
         VALUE value = rb_hash_lookup(values, memscope_symbol(memscope_history_names[series]));
 
-        numbers[series] = NIL_P(value) ? MEMSCOPE_RINGS_UNKNOWN : NUM2ULL(value);
+        numbers[series] = NIL_P(value) ? MEMSCOPE_UNKNOWN : NUM2ULL(value);
     }
     return memscope_rings_of_this_process() != NULL && memscope_rings_add(rings, NUM2ULL(seconds), numbers) ? Qtrue
                                                                                                             : Qfalse;
@@ -78,11 +78,6 @@ static VALUE native_mark_history(VALUE self, VALUE kind, VALUE seconds) {
         memscope_rings_of_this_process() != NULL && memscope_rings_mark(rings, NUM2ULL(seconds), NUM2UINT(kind));
 
     return noted ? Qtrue : Qfalse;
-}
-
-/* Fits in a long: a 32-bit number, multiplied by at most 1024. */
-static VALUE number_or_nil(uint64_t number) {
-    return number == MEMSCOPE_RINGS_UNKNOWN ? Qnil : LONG2NUM((long)number);
 }
 
 /* Milliseconds since 1970, rounded to whole seconds, so that points keep their time from one reading to the next. */
@@ -98,8 +93,8 @@ static VALUE ring_to_hash(enum memscope_ring ring, size_t series, int64_t boot) 
     size_t count = memscope_rings_read(rings, ring, series, 0, points, &start);
 
     for (size_t index = 0; index < count; index++) {
-        min[index] = number_or_nil(points[index].min);
-        last[index] = number_or_nil(points[index].last);
+        min[index] = memscope_number_or_nil(points[index].min);
+        last[index] = memscope_number_or_nil(points[index].last);
     }
     figures.at = time_of_day(start, boot);
     hash = memscope_history_ring_hash(&figures);
@@ -148,7 +143,7 @@ static VALUE native_history(VALUE self) {
     if (memscope_rings_of_this_process() == NULL || !memscope_rings_span(rings, &first, &last))
         return Qnil;
     for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
-        if (memscope_rings_latest(rings, series) != MEMSCOPE_RINGS_UNKNOWN)
+        if (memscope_rings_latest(rings, series) != MEMSCOPE_UNKNOWN)
             rb_ary_push(curves, curve_to_hash(series, boot));
     memscope_hash_set(body, "started_at", LL2NUM(time_of_day(first, boot)));
     memscope_hash_set(body, "curves", curves);

@@ -144,11 +144,8 @@ static VALUE row_check(const struct memscope_ledger *ledger, enum memscope_row r
 
     if (!memscope_ledger_row_check(ledger, row, &check))
         return Qnil;
-    hash = rb_hash_new();
+    hash = memscope_check_figures_hash(&check.check_figures);
     memscope_hash_set(hash, "source", constant_text(check.source));
-    memscope_hash_set(hash, "expected_bytes", ULL2NUM(check.expected_bytes));
-    memscope_hash_set(hash, "actual_bytes", ULL2NUM(check.actual_bytes));
-    memscope_hash_set(hash, "verified", check.expected_bytes == check.actual_bytes ? Qtrue : Qfalse);
     return hash;
 }
 

@@ -16,7 +16,7 @@ static void add(struct memscope_rings *rings, uint64_t seconds, uint64_t grown, 
     uint64_t values[MEMSCOPE_HISTORY_SERIES];
 
     for (int series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
-        values[series] = MEMSCOPE_RINGS_UNKNOWN;
+        values[series] = MEMSCOPE_UNKNOWN;
     for (int row = MEMSCOPE_HISTORY_FIRST_ROW; row < MEMSCOPE_HISTORY_SERIES; row++)
         values[row] = 10 * mebibyte;
     values[MEMSCOPE_HISTORY_malloc] = (100 + grown) * mebibyte;

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define UNKNOWN MEMSCOPE_RINGS_UNKNOWN
+#define UNKNOWN MEMSCOPE_UNKNOWN
 #define SERIES 3
 
 static const uint32_t units[SERIES] = {1, 1024, 1};

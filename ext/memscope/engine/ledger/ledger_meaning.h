@@ -5,6 +5,8 @@
 #ifndef MEMSCOPE_LEDGER_MEANING_H
 #define MEMSCOPE_LEDGER_MEANING_H
 
+#include "record_structs.h"
+
 #include "ledger/ledger.h"
 
 /* Returns true if this process can have the row. It is then listed even with 0 bytes. */
@@ -23,7 +25,7 @@ const struct memscope_chunk_sum *memscope_ledger_row_chunks(const struct memscop
 /* Two counts of the same address space, the owner's and the ledger's, which must be equal. */
 struct memscope_row_check {
     const char *source; /* of expected_bytes */
-    uint64_t expected_bytes, actual_bytes;
+    MEMSCOPE_EMBED(check_figures);
 };
 
 /* Returns false if the row has no check. */

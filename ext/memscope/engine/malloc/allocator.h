@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/record.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -58,12 +59,11 @@ void memscope_allocator_tcmalloc_version(memscope_tc_version say, char *text, si
 /* An allocator in the process that does not serve malloc. */
 struct memscope_other_allocator {
     const void *function;     /* its mallctl, mi_version or tc_version */
-    uint64_t allocated_bytes; /* given out, except to jemalloc itself and to thread caches */
+    uint64_t allocated_bytes; /* given out, except to jemalloc itself and to thread caches. Needs config.stats */
     enum memscope_allocator_name name;
-    bool in_program;      /* the path is the executable's */
-    bool knows_allocated; /* allocated_bytes is set, which needs a jemalloc with config.stats */
-    char prefix[64];      /* of its functions' names: "" or "_rjem_" */
-    char version[128];    /* "" if unknown */
+    bool in_program;   /* the path is the executable's */
+    char prefix[64];   /* of its functions' names: "" or "_rjem_" */
+    char version[128]; /* "" if unknown */
     char path[MEMSCOPE_ALLOCATOR_PATH];
 };
 

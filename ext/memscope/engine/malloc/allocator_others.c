@@ -93,7 +93,8 @@ static bool describe(const struct candidate *candidate, uint64_t generation, str
     bool is_other = handle != NULL && memscope_shared_objects_generation() == generation &&
                     (candidate->name == MEMSCOPE_ALLOCATOR_JEMALLOC || candidate->name != serving);
 
-    *other = (struct memscope_other_allocator){.name = candidate->name, .function = candidate->function};
+    *other = (struct memscope_other_allocator){
+        .name = candidate->name, .function = candidate->function, .allocated_bytes = MEMSCOPE_UNKNOWN};
     memcpy(other->prefix, candidate->prefix, sizeof other->prefix);
     memcpy(other->path, candidate->path, sizeof other->path);
     if (is_other && candidate->name == MEMSCOPE_ALLOCATOR_JEMALLOC)
@@ -141,8 +142,9 @@ static bool read_allocated(memscope_mallctl mallctl, uint64_t *bytes) {
 static void read_figures(struct memscope_other_allocator *other, uint64_t generation) {
     void *handle = dlopen(other->in_program ? NULL : other->path, RTLD_LAZY | RTLD_NOLOAD);
 
-    other->knows_allocated = handle != NULL && memscope_shared_objects_generation() == generation &&
-                             read_allocated((memscope_mallctl)(uintptr_t)other->function, &other->allocated_bytes);
+    if (handle == NULL || memscope_shared_objects_generation() != generation ||
+        !read_allocated((memscope_mallctl)(uintptr_t)other->function, &other->allocated_bytes))
+        other->allocated_bytes = MEMSCOPE_UNKNOWN;
     if (handle)
         dlclose(handle);
 }
@@ -179,7 +181,7 @@ size_t memscope_allocator_others(const struct memscope_other_allocator **others)
 const char *memscope_other_allocator_reason(const struct memscope_other_allocator *other) {
     if (other->prefix[0] != '\0')
         return "a private copy under its own prefix: malloc does not go through it";
-    if (!other->knows_allocated)
+    if (other->allocated_bytes == MEMSCOPE_UNKNOWN)
         return "malloc does not go through it; whether a library allocates from it is unknown";
     return other->allocated_bytes > 0 ? "malloc does not go through it, but a library allocates from it"
                                       : "loaded but serves nothing: malloc does not go through it";

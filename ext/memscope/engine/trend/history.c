@@ -51,7 +51,7 @@ struct taken {
 };
 
 static bool is_sampled(const struct memscope_rings *rings, enum memscope_history_series series) {
-    return memscope_rings_latest(rings, series) != MEMSCOPE_RINGS_UNKNOWN;
+    return memscope_rings_latest(rings, series) != MEMSCOPE_UNKNOWN;
 }
 
 /* ---- epochs --------------------------------------------------------------------------------------------------- */
@@ -69,17 +69,17 @@ static struct epochs lay_out(const struct memscope_rings *rings, unsigned second
 /* Returns true if there is at least one major GC per epoch, by the coarsest ring. */
 static bool has_collections(const struct memscope_rings *rings, size_t epochs) {
     struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
-    uint64_t start, first = MEMSCOPE_RINGS_UNKNOWN, last = MEMSCOPE_RINGS_UNKNOWN;
+    uint64_t start, first = MEMSCOPE_UNKNOWN, last = MEMSCOPE_UNKNOWN;
     size_t count = memscope_rings_read(rings, MEMSCOPE_RING_COARSE, MEMSCOPE_HISTORY_major_gcs, 0, points, &start);
 
     for (size_t index = 0; index < count; index++) {
-        if (points[index].last == MEMSCOPE_RINGS_UNKNOWN)
+        if (points[index].last == MEMSCOPE_UNKNOWN)
             continue;
         last = points[index].last;
-        if (first == MEMSCOPE_RINGS_UNKNOWN)
+        if (first == MEMSCOPE_UNKNOWN)
             first = last;
     }
-    return first == MEMSCOPE_RINGS_UNKNOWN || last - first >= epochs;
+    return first == MEMSCOPE_UNKNOWN || last - first >= epochs;
 }
 
 static struct epochs choose_epochs(const struct memscope_rings *rings) {
@@ -112,7 +112,7 @@ static void take_floors(const struct memscope_rings *rings, const struct epochs 
                 continue;
             floors[epoch] = NAN;
             for (size_t at = (size_t)((from - start) / step); at < count && start + at * step < until; at++)
-                if (points[at].min != MEMSCOPE_RINGS_UNKNOWN)
+                if (points[at].min != MEMSCOPE_UNKNOWN)
                     floors[epoch] = fmin(floors[epoch], (double)points[at].min);
         }
     }
@@ -320,7 +320,7 @@ static void take_unshared(struct taken *taken, double *layer) {
     bool forked = false;
 
     for (int series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
-        forked |= memscope_rings_baseline(taken->rings, series) != MEMSCOPE_RINGS_UNKNOWN;
+        forked |= memscope_rings_baseline(taken->rings, series) != MEMSCOPE_UNKNOWN;
     if (!forked || (own = part(taken, MEMSCOPE_LAYER_UNSHARED, MEMSCOPE_HISTORY_uss)) == NULL)
         return;
     for (size_t epoch = 0; epoch < taken->count; epoch++)
@@ -422,7 +422,7 @@ bool memscope_history_growth(const struct memscope_rings *rings, int64_t *bytes,
     for (int row = 0; row < MEMSCOPE_HISTORY_ROWS; row++) {
         count = memscope_rings_read(rings, ring, (size_t)MEMSCOPE_HISTORY_FIRST_ROW + (size_t)row, 0, points, &start);
         for (size_t index = 0; index < count; index++)
-            known[index] += points[index].last != MEMSCOPE_RINGS_UNKNOWN;
+            known[index] += points[index].last != MEMSCOPE_UNKNOWN;
     }
     while (count > 0 && known[count - 1] < MEMSCOPE_HISTORY_ROWS)
         count--;
@@ -445,7 +445,7 @@ bool memscope_history_change(const struct memscope_rings *rings, enum memscope_h
     size_t known = 0, count = memscope_rings_read(rings, ring_since(rings, since), series, since, points, &start);
 
     for (size_t index = 0; index < count; index++) {
-        if (points[index].last == MEMSCOPE_RINGS_UNKNOWN)
+        if (points[index].last == MEMSCOPE_UNKNOWN)
             continue;
         last = points[index].last;
         if (known++ == 0)

@@ -40,14 +40,14 @@ struct memscope_rings *memscope_rings_map(const uint32_t *units, size_t count) {
 }
 
 static uint32_t to_kept(uint64_t value, uint32_t unit) {
-    if (value == MEMSCOPE_RINGS_UNKNOWN)
+    if (value == MEMSCOPE_UNKNOWN)
         return 0;
     value /= unit;
     return value < UINT32_MAX ? (uint32_t)value + 1 : UINT32_MAX;
 }
 
 static uint64_t from_kept(uint32_t kept, uint32_t unit) {
-    return kept == 0 ? MEMSCOPE_RINGS_UNKNOWN : (uint64_t)(kept - 1) * unit;
+    return kept == 0 ? MEMSCOPE_UNKNOWN : (uint64_t)(kept - 1) * unit;
 }
 
 static size_t place_of(enum memscope_ring ring, uint64_t number) {

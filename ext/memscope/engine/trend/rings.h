@@ -17,10 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/record.h"
+
 #define MEMSCOPE_RINGS_SERIES 23
 #define MEMSCOPE_RINGS_EVENTS 128      /* the latest ones are kept */
 #define MEMSCOPE_RINGS_MAX_POINTS 1008 /* buckets of the largest ring */
-#define MEMSCOPE_RINGS_UNKNOWN UINT64_MAX
 
 enum memscope_ring { MEMSCOPE_RING_FINE, MEMSCOPE_RING_MIDDLE, MEMSCOPE_RING_COARSE, MEMSCOPE_RING_COUNT };
 
@@ -30,7 +31,7 @@ struct memscope_ring_shape {
 
 extern const struct memscope_ring_shape memscope_ring_shapes[MEMSCOPE_RING_COUNT];
 
-/* Both are MEMSCOPE_RINGS_UNKNOWN where there was no sample. */
+/* Both are MEMSCOPE_UNKNOWN where there was no sample. */
 struct memscope_rings_point {
     uint64_t min, last;
 };
@@ -50,7 +51,7 @@ struct memscope_rings;
 struct memscope_rings *memscope_rings_map(const uint32_t *units, size_t count);
 
 /*
- * Adds one sample of each series, but none to a series whose value is MEMSCOPE_RINGS_UNKNOWN. Adds nothing and returns
+ * Adds one sample of each series, but none to a series whose value is MEMSCOPE_UNKNOWN. Adds nothing and returns
  * false if this time is before that of an earlier call.
  */
 bool memscope_rings_add(struct memscope_rings *rings, uint64_t seconds, const uint64_t *values);
