@@ -33,6 +33,25 @@ static VALUE native_open_copy(VALUE self, VALUE pid, VALUE extension, VALUE paus
                                  : memscope_reason_of("child_refused", memscope_status_reason(status));
 }
 
+/*
+ * Native.evaluate_in(pid, text, thread, deadline_ms, die_at): likewise for a text of Ruby that creates a thread in the
+ * live process, and does nothing else. `thread` is the name that this thread, and no other, gives itself.
+ */
+static VALUE native_evaluate_in(VALUE self, VALUE pid, VALUE text, VALUE thread, VALUE deadline_ms, VALUE die_at) {
+    const struct memscope_tracer_order order = {.pid = NUM2PIDT(pid),
+                                                .text = StringValueCStr(text),
+                                                .thread = StringValueCStr(thread),
+                                                .extension = -1,
+                                                .deadline_ms = NUM2UINT(deadline_ms),
+                                                .die_at = NUM2UINT(die_at)};
+    int socket = -1;
+    enum memscope_status status = memscope_tracer_start(&order, &socket);
+
+    return status == MEMSCOPE_OK ? INT2FIX(socket)
+                                 : memscope_reason_of("child_refused", memscope_status_reason(status));
+}
+
 void Init_memscope_attach(void) {
     rb_define_singleton_method(rb_mMemscopeNative, "open_copy", native_open_copy, 6);
+    rb_define_singleton_method(rb_mMemscopeNative, "evaluate_in", native_evaluate_in, 5);
 }

@@ -36,7 +36,7 @@ struct memscope_registers {
 /* Code of the target that injected calls use, as addresses. */
 struct memscope_entry_points {
     uint64_t system_call;   /* the instruction, in a function of the C library that Ruby never calls, before a return */
-    uint64_t restorer;      /* the code that ends a signal handler: rt_sigreturn */
+    uint64_t restorer;      /* the code that ends a signal handler: a system call, rt_sigreturn */
     uint64_t exit_function; /* _exit */
 };
 
@@ -99,6 +99,22 @@ void memscope_registers_set_system_call(struct memscope_registers *registers, ui
  */
 bool memscope_registers_set_function(pid_t pid, struct memscope_registers *registers, uint64_t function,
                                      const uint64_t arguments[3], uint64_t back);
+
+/*
+ * The thread calls a function next, with the stack pointer and the return address of a healing frame, whose registers
+ * these are: the function returns to the restorer.
+ */
+void memscope_registers_set_healed_function(struct memscope_registers *registers, uint64_t function,
+                                            const uint64_t arguments[3]);
+
+/* The instruction in the restorer that makes its system call. */
+uint64_t memscope_restorer_system_call(const struct memscope_entry_points *entry);
+
+/* The registers of the FPU, which a function may change. *size is the capacity, at least MEMSCOPE_MAX_FPU, then the
+ * size. */
+#define MEMSCOPE_MAX_FPU 12288
+bool memscope_fpu_read(pid_t thread, void *values, size_t *size);
+bool memscope_fpu_write(pid_t thread, const void *values, size_t size);
 
 /* At a stop at entry: the system call is not made. At its exit, it returns the result. */
 bool memscope_registers_skip_call(pid_t thread, struct memscope_registers *registers);

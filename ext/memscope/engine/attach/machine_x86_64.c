@@ -17,6 +17,7 @@ enum { RESTARTSYS = 512, RESTARTNOINTR = 513, RESTARTNOHAND = 514, RESTART_BLOCK
 /* A function may use this many bytes below its stack pointer without moving it. */
 #define RED_ZONE 128
 #define SYSTEM_CALL_BYTES 2
+#define RESTORER_SYSTEM_CALL_AT 7
 /* Trap and direction flags. */
 #define FLAGS_CLEARED UINT64_C(0x500)
 
@@ -157,11 +158,10 @@ void memscope_registers_set_system_call(struct memscope_registers *registers, ui
     user->r9 = arguments[5];
 }
 
-bool memscope_registers_set_function(pid_t pid, struct memscope_registers *registers, uint64_t function,
-                                     const uint64_t arguments[3], uint64_t back) {
+void memscope_registers_set_healed_function(struct memscope_registers *registers, uint64_t function,
+                                            const uint64_t arguments[3]) {
     struct user_regs_struct *user = &registers->user;
 
-    user->rsp = ((user->rsp - 2 * RED_ZONE) & ~UINT64_C(15)) - sizeof back;
     user->rip = function;
     user->rax = 0;
     user->orig_rax = UINT64_MAX;
@@ -169,7 +169,27 @@ bool memscope_registers_set_function(pid_t pid, struct memscope_registers *regis
     user->rsi = arguments[1];
     user->rdx = arguments[2];
     user->eflags &= ~FLAGS_CLEARED;
+}
+
+bool memscope_registers_set_function(pid_t pid, struct memscope_registers *registers, uint64_t function,
+                                     const uint64_t arguments[3], uint64_t back) {
+    struct user_regs_struct *user = &registers->user;
+
+    user->rsp = ((user->rsp - 2 * RED_ZONE) & ~UINT64_C(15)) - sizeof back;
+    memscope_registers_set_healed_function(registers, function, arguments);
     return memscope_remote_write(pid, user->rsp, &back, sizeof back);
+}
+
+uint64_t memscope_restorer_system_call(const struct memscope_entry_points *entry) {
+    return entry->restorer + RESTORER_SYSTEM_CALL_AT;
+}
+
+bool memscope_fpu_read(pid_t thread, void *values, size_t *size) {
+    return memscope_trace_get_set(thread, NT_X86_XSTATE, values, size);
+}
+
+bool memscope_fpu_write(pid_t thread, const void *values, size_t size) {
+    return memscope_trace_put_set(thread, NT_X86_XSTATE, values, size);
 }
 
 bool memscope_registers_skip_call(pid_t thread, struct memscope_registers *registers) {
@@ -196,7 +216,6 @@ void memscope_registers_interrupt_call(struct memscope_registers *registers) {
 /* ---- the healing frame ----------------------------------------------------------------------------------------- */
 
 /* A frame as the kernel writes it (arch/x86/kernel/signal.c): the return address, ucontext, siginfo; the FPU above. */
-#define MAX_FPU 12288
 #define FRAME_BYTES 448 /* return address, ucontext of the kernel's size, siginfo of 128 bytes */
 #define CHILD_STACK_BYTES 256
 #define FPU_ALIGNMENT 64
@@ -211,7 +230,7 @@ void memscope_registers_interrupt_call(struct memscope_registers *registers) {
 
 /* The FPU's registers, from the form that ptrace has to that of a signal frame. Returns the size, or 0. */
 static size_t read_fpu(pid_t thread, unsigned char *fpu) {
-    size_t size = MAX_FPU - FPU_ALIGNMENT; /* room for the second magic number */
+    size_t size = MEMSCOPE_MAX_FPU - FPU_ALIGNMENT; /* room for the second magic number */
     uint64_t enabled;
     uint32_t magic1 = MAGIC1, magic2 = MAGIC2, extended, state;
 
@@ -266,7 +285,8 @@ static void restart_call(long long *general, const struct memscope_registers *re
 bool memscope_healing_frame(pid_t thread, const struct memscope_entry_points *entry, uint64_t blocked_signals,
                             const struct memscope_registers *registers, struct memscope_registers *with,
                             uint64_t *child_stack) {
-    unsigned char fpu[MAX_FPU] = {0}, image[MAX_FPU + FRAME_BYTES + CHILD_STACK_BYTES + 2 * FPU_ALIGNMENT] = {0};
+    unsigned char fpu[MEMSCOPE_MAX_FPU] = {0},
+                  image[MEMSCOPE_MAX_FPU + FRAME_BYTES + CHILD_STACK_BYTES + 2 * FPU_ALIGNMENT] = {0};
     size_t fpu_bytes = read_fpu(thread, fpu);
     ucontext_t context = {.uc_flags = CONTEXT_FLAGS, .uc_stack.ss_flags = NO_ALTERNATE_STACK};
     uint64_t fpu_at = (registers->user.rsp - RED_ZONE - fpu_bytes) & ~(uint64_t)(FPU_ALIGNMENT - 1);

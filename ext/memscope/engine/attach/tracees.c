@@ -224,24 +224,73 @@ static void settle(const struct memscope_tracee *tracee, uint64_t blocked) {
     memscope_registers_write(tracee->id, &tracee->registers);
 }
 
+/* Writes a healing frame. Its registers go to *with, the thread's blocked signals to *blocked. */
+static bool prepare_healing(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
+                            uint64_t *blocked, struct memscope_registers *with, uint64_t *stack) {
+    return memscope_trace(PTRACE_GETSIGMASK, tracee->id, sizeof *blocked, (uintptr_t)blocked) &&
+           memscope_healing_frame(tracee->id, entry, *blocked, &tracee->registers, with, stack);
+}
+
 /* The registers are set before the signals are blocked: from then on, the thread would heal itself. */
+static bool enter(const struct memscope_tracee *tracee, const struct memscope_registers *with) {
+    uint64_t faults = BIT(SIGTRAP) | BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE);
+
+    return memscope_registers_write(tracee->id, with) && put_signals(tracee->id, ~faults);
+}
+
 bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
                                  long number, const uint64_t arguments[6], long *result, pid_t *child) {
-    uint64_t blocked = 0, stack = 0, faults = BIT(SIGTRAP) | BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE);
-    uint64_t filled[6];
+    uint64_t blocked = 0, stack = 0, filled[6];
     struct memscope_registers with;
     bool made;
 
-    memcpy(filled, arguments, sizeof filled);
-    if (!memscope_trace(PTRACE_GETSIGMASK, tracee->id, sizeof blocked, (uintptr_t)&blocked) ||
-        !memscope_healing_frame(tracee->id, entry, blocked, &tracee->registers, &with, &stack))
+    if (!prepare_healing(tracee, entry, &blocked, &with, &stack))
         return false;
+    memcpy(filled, arguments, sizeof filled);
     if (child != NULL)
         filled[1] = stack;
     memscope_registers_set_system_call(&with, entry->system_call, number, filled);
-    if (!memscope_registers_write(tracee->id, &with))
+    made = enter(tracee, &with) && run_system_call(tracee->id, result, child);
+    settle(tracee, blocked);
+    return made;
+}
+
+/* Until the entry of the restorer's system call, which is not made. */
+static bool run_function(pid_t thread, uint64_t back) {
+    struct memscope_registers registers;
+    uint64_t deadline = memscope_trace_now() + INJECTION_NS;
+    bool entering = false;
+
+    while (memscope_trace(PTRACE_SYSCALL, thread, 0, 0)) {
+        int status = 0;
+
+        if (memscope_trace_wait(thread, &status, deadline) != thread || !WIFSTOPPED(status) ||
+            (EVENT_OF(status) == 0 && WSTOPSIG(status) != SYSTEM_CALL_STOP))
+            return false;
+        if (WSTOPSIG(status) != SYSTEM_CALL_STOP)
+            continue;
+        entering = !entering;
+        if (!memscope_registers_read(thread, &registers))
+            return false;
+        if (entering && memscope_registers_at_call(&registers, back))
+            return memscope_registers_skip_call(thread, &registers);
+    }
+    return false;
+}
+
+bool memscope_tracee_function(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
+                              uint64_t function, const uint64_t arguments[3]) {
+    unsigned char fpu[MEMSCOPE_MAX_FPU];
+    size_t fpu_bytes = sizeof fpu;
+    uint64_t blocked = 0, stack;
+    struct memscope_registers with;
+    bool made;
+
+    if (!memscope_fpu_read(tracee->id, fpu, &fpu_bytes) || !prepare_healing(tracee, entry, &blocked, &with, &stack))
         return false;
-    made = put_signals(tracee->id, ~faults) && run_system_call(tracee->id, result, child);
+    memscope_registers_set_healed_function(&with, function, arguments);
+    made = enter(tracee, &with) && run_function(tracee->id, memscope_restorer_system_call(entry));
+    memscope_fpu_write(tracee->id, fpu, fpu_bytes);
     settle(tracee, blocked);
     return made;
 }

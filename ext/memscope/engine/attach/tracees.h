@@ -45,6 +45,13 @@ bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const str
                                  long number, const uint64_t arguments[6], long *result, pid_t *child);
 
 /*
+ * Likewise calls a function that is async-signal-safe, on the thread's own stack. It returns to the end of the healing
+ * frame, before which the tracer puts the thread back. Its result is not known.
+ */
+bool memscope_tracee_function(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
+                              uint64_t function, const uint64_t arguments[3]);
+
+/*
  * Makes a system call in a stopped thread, from the registers `with`, and leaves the thread at the exit of the call.
  * Sets *child to the id of a process that it created, unless NULL.
  */

@@ -1,6 +1,7 @@
 #include "attach/tracer.h"
 
 #include "attach/copy_calls.h"
+#include "attach/postponed_text.h"
 #include "attach/remote_memory.h"
 #include "attach/tracing.h"
 #include "base/descriptors.h"
@@ -263,21 +264,36 @@ static void rest(const struct tracer *tracer) {
     nanosleep(&wait, NULL);
 }
 
-static void trace(struct tracer *tracer) {
-    bool reaped;
+static bool copy_and_serve(struct tracer *tracer) {
+    if (!afford(tracer) || !make(tracer))
+        return false;
+    send_ready(tracer);
+    serve(tracer);
+    send_end(tracer, memscope_private_copy_end(&tracer->copy, &tracer->tracees));
+    rest(tracer);
+    return true;
+}
 
+static bool have_evaluated(struct tracer *tracer) {
+    struct memscope_postponed_text postponed = {
+        .target = &tracer->target, .text = tracer->order->text, .thread = tracer->order->thread};
+    char text[128];
+
+    if (!memscope_postponed_text_run(&postponed, &tracer->tracees,
+                                     memscope_trace_now() + tracer->order->deadline_ms * MILLISECOND_NS,
+                                     &tracer->refusal))
+        return false;
+    snprintf(text, sizeof text, "pause_ns=%llu\nran_ns=%llu\nruby=%s\n", (unsigned long long)postponed.pause_ns,
+             (unsigned long long)postponed.ran_ns, tracer->target.version);
+    return send_message(tracer, MEMSCOPE_TRACER_READY, text);
+}
+
+static void trace(struct tracer *tracer) {
     tracer->lock = -1;
     memscope_trace_die_at(tracer->order->die_at);
     if (!memscope_ruby_target_find(tracer->order->pid, &tracer->target, &tracer->refusal) || !lock(tracer) ||
-        !afford(tracer) || !make(tracer)) {
+        !(tracer->order->text != NULL ? have_evaluated(tracer) : copy_and_serve(tracer)))
         send_message(tracer, MEMSCOPE_TRACER_REFUSED, tracer->refusal.text);
-        return;
-    }
-    send_ready(tracer);
-    serve(tracer);
-    reaped = memscope_private_copy_end(&tracer->copy, &tracer->tracees);
-    send_end(tracer, reaped);
-    rest(tracer);
 }
 
 /* ---- its start ------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,175 @@
+#include "attach/postponed_text.h"
+
+#if MEMSCOPE_CAN_ATTACH
+
+#include "attach/remote_memory.h"
+#include "attach/tracing.h"
+#include "base/directory.h"
+#include "base/text_file.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define STOP_NS UINT64_C(1000000000)
+#define POLL_NS 500000
+#define PAGE UINT64_C(4096)
+/* The kernel's struct sigaction, whose first member is the handler, precedes the text. */
+#define TEXT_AT UINT64_C(64)
+#define SIGNAL_SET_BYTES 8
+/* No program can trap it: Ruby knows real-time signals by no name, and its default for them is nothing. */
+#define UNTRAPPED_SIGNAL 63
+/* Ruby's handlers lie near its functions. */
+#define OBJECT_BYTES UINT64_C(0x2000000)
+
+/* ---- the job --------------------------------------------------------------------------------------------------- */
+
+static long call(const struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee, long number,
+                 const uint64_t arguments[6]) {
+    long result = 0;
+
+    return memscope_tracee_system_call(tracee, &postponed->target->entry, number, arguments, &result, NULL) ? result
+                                                                                                            : -EIO;
+}
+
+static bool map_room(struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee) {
+    size_t size = strlen(postponed->text) + 1;
+    uint64_t bytes = (TEXT_AT + size + PAGE - 1) & ~(PAGE - 1);
+    const uint64_t arguments[6] = {0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, UINT64_MAX, 0};
+    long room = call(postponed, tracee, SYS_mmap, arguments);
+
+    if (room < 0 && room > -(long)PAGE)
+        return false;
+    postponed->room = (uint64_t)room;
+    postponed->room_bytes = bytes;
+    return memscope_remote_write(postponed->target->pid, postponed->room + TEXT_AT, postponed->text, size);
+}
+
+/* The handler of Ruby itself: one that two of the signals have which Ruby always catches, and that lies in Ruby. */
+static uint64_t find_handler(const struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGQUIT};
+    const size_t count = sizeof signals / sizeof *signals;
+    uint64_t handlers[sizeof signals / sizeof *signals] = {0}, base = postponed->target->ruby.bias;
+
+    for (size_t index = 0; index < count; index++) {
+        const uint64_t arguments[6] = {(uint64_t)signals[index], 0, postponed->room, SIGNAL_SET_BYTES, 0, 0};
+        uint64_t handler = 0;
+
+        if (call(postponed, tracee, SYS_rt_sigaction, arguments) != 0 ||
+            !memscope_remote_read(postponed->target->pid, postponed->room, &handler, sizeof handler) ||
+            handler - base > OBJECT_BYTES)
+            continue;
+        for (size_t earlier = 0; earlier < index; earlier++)
+            if (handlers[earlier] == handler)
+                return handler;
+        handlers[index] = handler;
+    }
+    return 0;
+}
+
+static bool post(struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee,
+                 struct memscope_refusal *refusal) {
+    const struct memscope_ruby_target *target = postponed->target;
+    uint64_t evaluate = memscope_remote_module_address(&target->ruby, "rb_eval_string"),
+             post_one = memscope_remote_module_address(&target->ruby, "rb_postponed_job_register_one"), handler;
+    uint64_t job[3] = {0, evaluate, 0};
+    const uint64_t signal[3] = {UNTRAPPED_SIGNAL, 0, 0};
+
+    if (evaluate == 0 || post_one == 0)
+        return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)target->pid, target->version);
+    if (!map_room(postponed, tracee))
+        return memscope_refuse(refusal, "no_stack", "%d\n%d", (int)target->pid, (int)tracee->id);
+    job[2] = postponed->room + TEXT_AT;
+    handler = find_handler(postponed, tracee);
+    return (memscope_tracee_function(tracee, &target->entry, post_one, job) && handler != 0 &&
+            memscope_tracee_function(tracee, &target->entry, handler, signal)) ||
+           memscope_refuse(refusal, "no_stack", "%d\n%d", (int)target->pid, (int)tracee->id);
+}
+
+/* ---- visits ---------------------------------------------------------------------------------------------------- */
+
+/* Stops the main thread for a call of `work`. */
+static bool visit(struct memscope_postponed_text *postponed, struct memscope_tracees *tracees,
+                  bool (*work)(struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee,
+                               struct memscope_refusal *refusal),
+                  struct memscope_refusal *refusal) {
+    const struct memscope_ruby_target *target = postponed->target;
+    uint64_t start = memscope_trace_now();
+    bool done = false;
+
+    if (!memscope_tracees_seize(tracees, target->pid, target->pid, refusal))
+        return false;
+    if (!memscope_ruby_target_lives(target))
+        memscope_refuse(refusal, "ended", "%d", (int)target->pid);
+    else if (memscope_tracees_stop(tracees, start + STOP_NS, refusal))
+        done = tracees->list[0].stopped ? work(postponed, &tracees->list[0], refusal)
+                                        : memscope_refuse(refusal, "ended", "%d", (int)target->pid);
+    memscope_tracees_release(tracees);
+    postponed->pause_ns += memscope_trace_now() - start;
+    return done;
+}
+
+static bool unmap_room(struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee,
+                       struct memscope_refusal *refusal) {
+    const uint64_t arguments[6] = {postponed->room, postponed->room_bytes, 0, 0, 0, 0};
+
+    (void)refusal;
+    return call(postponed, tracee, SYS_munmap, arguments) == 0;
+}
+
+struct search {
+    pid_t pid;
+    const char *name;
+    bool found;
+};
+
+static bool look_for_thread(int thread, void *context) {
+    struct search *search = context;
+    char path[64], name[32];
+    size_t length;
+
+    snprintf(path, sizeof path, "/proc/%d/task/%d/comm", (int)search->pid, thread);
+    if (memscope_text_file_read(path, name, sizeof name, &length) == MEMSCOPE_OK) {
+        name[strcspn(name, "\n")] = '\0';
+        search->found = strcmp(name, search->name) == 0;
+    }
+    return !search->found;
+}
+
+static bool await_thread(struct memscope_postponed_text *postponed, uint64_t deadline_ns) {
+    struct search search = {.pid = postponed->target->pid, .name = postponed->thread};
+    const struct timespec wait = {.tv_nsec = POLL_NS};
+    uint64_t start = memscope_trace_now();
+    char path[32];
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)postponed->target->pid);
+    while (!search.found && memscope_trace_now() < deadline_ns) {
+        if (memscope_directory_numbers(path, look_for_thread, &search) != MEMSCOPE_OK)
+            return false;
+        nanosleep(&wait, NULL);
+    }
+    postponed->ran_ns = memscope_trace_now() - start;
+    return search.found;
+}
+
+bool memscope_postponed_text_run(struct memscope_postponed_text *postponed, struct memscope_tracees *tracees,
+                                 uint64_t deadline_ns, struct memscope_refusal *refusal) {
+    const char empty = '\0';
+    struct memscope_refusal unused = {""};
+    bool posted = visit(postponed, tracees, post, refusal);
+
+    if (posted && await_thread(postponed, deadline_ns)) {
+        visit(postponed, tracees, unmap_room, &unused); /* the memory stays if the main thread has ended */
+        return true;
+    }
+    if (postponed->room != 0)
+        memscope_remote_write(postponed->target->pid, postponed->room + TEXT_AT, &empty, sizeof empty);
+    return memscope_refuse(refusal, memscope_ruby_target_lives(postponed->target) ? "no_safe_point" : "ended", "%d\n%d",
+                           (int)postponed->target->pid, -1);
+}
+
+#endif
