@@ -110,12 +110,6 @@ void memscope_registers_set_healed_function(struct memscope_registers *registers
 /* The instruction in the restorer that makes its system call. */
 uint64_t memscope_restorer_system_call(const struct memscope_entry_points *entry);
 
-/* The registers of the FPU, which a function may change. *size is the capacity, at least MEMSCOPE_MAX_FPU, then the
- * size. */
-#define MEMSCOPE_MAX_FPU 12288
-bool memscope_fpu_read(pid_t thread, void *values, size_t *size);
-bool memscope_fpu_write(pid_t thread, const void *values, size_t size);
-
 /* At a stop at entry: the system call is not made. At its exit, it returns the result. */
 bool memscope_registers_skip_call(pid_t thread, struct memscope_registers *registers);
 bool memscope_registers_set_result(pid_t thread, struct memscope_registers *registers, long result);

@@ -184,14 +184,6 @@ uint64_t memscope_restorer_system_call(const struct memscope_entry_points *entry
     return entry->restorer + RESTORER_SYSTEM_CALL_AT;
 }
 
-bool memscope_fpu_read(pid_t thread, void *values, size_t *size) {
-    return memscope_trace_get_set(thread, NT_X86_XSTATE, values, size);
-}
-
-bool memscope_fpu_write(pid_t thread, const void *values, size_t size) {
-    return memscope_trace_put_set(thread, NT_X86_XSTATE, values, size);
-}
-
 bool memscope_registers_skip_call(pid_t thread, struct memscope_registers *registers) {
     registers->user.orig_rax = UINT64_MAX;
     return memscope_registers_write(thread, registers);
@@ -216,6 +208,7 @@ void memscope_registers_interrupt_call(struct memscope_registers *registers) {
 /* ---- the healing frame ----------------------------------------------------------------------------------------- */
 
 /* A frame as the kernel writes it (arch/x86/kernel/signal.c): the return address, ucontext, siginfo; the FPU above. */
+#define MAX_FPU 12288
 #define FRAME_BYTES 448 /* return address, ucontext of the kernel's size, siginfo of 128 bytes */
 #define CHILD_STACK_BYTES 256
 #define FPU_ALIGNMENT 64
@@ -230,7 +223,7 @@ void memscope_registers_interrupt_call(struct memscope_registers *registers) {
 
 /* The FPU's registers, from the form that ptrace has to that of a signal frame. Returns the size, or 0. */
 static size_t read_fpu(pid_t thread, unsigned char *fpu) {
-    size_t size = MEMSCOPE_MAX_FPU - FPU_ALIGNMENT; /* room for the second magic number */
+    size_t size = MAX_FPU - FPU_ALIGNMENT; /* room for the second magic number */
     uint64_t enabled;
     uint32_t magic1 = MAGIC1, magic2 = MAGIC2, extended, state;
 
@@ -285,8 +278,7 @@ static void restart_call(long long *general, const struct memscope_registers *re
 bool memscope_healing_frame(pid_t thread, const struct memscope_entry_points *entry, uint64_t blocked_signals,
                             const struct memscope_registers *registers, struct memscope_registers *with,
                             uint64_t *child_stack) {
-    unsigned char fpu[MEMSCOPE_MAX_FPU] = {0},
-                  image[MEMSCOPE_MAX_FPU + FRAME_BYTES + CHILD_STACK_BYTES + 2 * FPU_ALIGNMENT] = {0};
+    unsigned char fpu[MAX_FPU] = {0}, image[MAX_FPU + FRAME_BYTES + CHILD_STACK_BYTES + 2 * FPU_ALIGNMENT] = {0};
     size_t fpu_bytes = read_fpu(thread, fpu);
     ucontext_t context = {.uc_flags = CONTEXT_FLAGS, .uc_stack.ss_flags = NO_ALTERNATE_STACK};
     uint64_t fpu_at = (registers->user.rsp - RED_ZONE - fpu_bytes) & ~(uint64_t)(FPU_ALIGNMENT - 1);

@@ -255,7 +255,10 @@ bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const str
     return made;
 }
 
-/* Until the entry of the restorer's system call, which is not made. */
+/*
+ * Until the entry of the restorer's system call, rt_sigreturn. It is made when the thread is settled: it puts back all
+ * registers, the FPU's too, and then the thread stops, before it takes any signal.
+ */
 static bool run_function(pid_t thread, uint64_t back) {
     struct memscope_registers registers;
     uint64_t deadline = memscope_trace_now() + INJECTION_NS;
@@ -273,24 +276,21 @@ static bool run_function(pid_t thread, uint64_t back) {
         if (!memscope_registers_read(thread, &registers))
             return false;
         if (entering && memscope_registers_at_call(&registers, back))
-            return memscope_registers_skip_call(thread, &registers);
+            return true;
     }
     return false;
 }
 
 bool memscope_tracee_function(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
                               uint64_t function, const uint64_t arguments[3]) {
-    unsigned char fpu[MEMSCOPE_MAX_FPU];
-    size_t fpu_bytes = sizeof fpu;
     uint64_t blocked = 0, stack;
     struct memscope_registers with;
     bool made;
 
-    if (!memscope_fpu_read(tracee->id, fpu, &fpu_bytes) || !prepare_healing(tracee, entry, &blocked, &with, &stack))
+    if (!prepare_healing(tracee, entry, &blocked, &with, &stack))
         return false;
     memscope_registers_set_healed_function(&with, function, arguments);
     made = enter(tracee, &with) && run_function(tracee->id, memscope_restorer_system_call(entry));
-    memscope_fpu_write(tracee->id, fpu, fpu_bytes);
     settle(tracee, blocked);
     return made;
 }
