@@ -1,0 +1,78 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "socket"
+require "securerandom"
+
+# A text that a live process evaluates at its next safe point.
+class PostponedTextTest < Minitest::Test
+  READY = 0
+  REFUSED = 2
+
+  # A shared thread name would let a second text's memory be unmapped before its job has run.
+  def test_texts_run_in_turn_also_while_threads_of_earlier_ones_live
+    running("4.times { Thread.new { loop { Array.new(100) { 'a' * 50 } } } }; ready.call; Process.wait(spawn('sleep 1'))
+             puts 'waited'; sleep") do |pid, output|
+      3.times { assert_equal READY, evaluate(pid, "puts 'ran'; sleep").first }
+
+      assert_equal %w[ran ran ran waited], Array.new(4) { output.gets.chomp }.sort
+      assert_unchanged pid
+    end
+  end
+
+  def test_a_blocked_process_is_not_woken
+    running("ready.call; Queue.new.tap { |queue| Thread.new { sleep } }.pop; puts 'woken'") do |pid, output|
+      assert_equal READY, evaluate(pid, "puts Thread.list.size").first
+      assert_equal "3\n", output.gets
+      assert_nil output.wait_readable(0.3)
+      assert_unchanged pid
+    end
+  end
+
+  # The text is withdrawn, so it does nothing later either.
+  def test_a_process_without_a_safe_point_is_refused_and_left_alone
+    running("ready.call; loop { puts 'alive'; sleep 0.01 }") do |pid, output|
+      Process.kill(:STOP, pid)
+      kind, text = evaluate(pid, "puts 'ran'", deadline_ms: 200)
+
+      assert_equal [REFUSED, "no_safe_point"], [kind, text.lines.first.chomp]
+      assert_match(/^State:\s*T/, File.read("/proc/#{pid}/status"))
+      Process.kill(:CONT, pid)
+      lines = Array.new(100) { output.gets.chomp }
+
+      assert_equal ["alive"], lines.uniq
+      assert_unchanged pid
+    end
+  end
+
+  private
+
+  def running(program)
+    reader, writer = IO.pipe
+    pid = spawn(RbConfig.ruby, "-e", "$stdout.sync = true; ready = -> { puts 'ready' }; #{program}", out: writer)
+    writer.close
+    reader.gets
+    yield pid, reader
+  ensure
+    Process.kill(:KILL, pid)
+    Process.wait(pid)
+    reader.close
+  end
+
+  def evaluate(pid, body, deadline_ms: 30_000)
+    name = "memscope-#{SecureRandom.hex(3)}"
+    text = "Thread.new { Thread.current.name = '#{name}'; #{body} }"
+    socket = UNIXSocket.for_fd(Memscope.send(:const_get, :Native).evaluate_in(pid, text, name, deadline_ms, 0))
+    kind, _zero, length = socket.read(16).unpack("LLQ")
+    [kind, socket.read(length)]
+  ensure
+    socket&.close
+  end
+
+  def assert_unchanged(pid)
+    status = File.read("/proc/#{pid}/status")
+
+    assert_match(/^TracerPid:\s*0$/, status)
+    assert_match(/^SigBlk:\s*0+$/, status)
+  end
+end
