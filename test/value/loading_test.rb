@@ -11,7 +11,7 @@ class LoadingTest < MemscopeTest
   REQUIRED = Dir["*.rb", base: File.join(ChildProcess::ROOT, "lib/memscope")].map { |file| file[0..-4] }.sort
   # The values, and the files of Loading::UNITS, which load after memscope.
   PARTS = [*Dir["value/*.rb", base: File.join(ChildProcess::ROOT, "lib/memscope")].map { |file| file[0..-4] },
-           *Memscope::Loading::UNITS.flat_map { |room, units| units.values.map { |file| "#{room}/#{file}" } }].uniq.sort
+           *Memscope::Loading::FILES.values.map { |path| path[%r{lib/memscope/(.*)\.rb\z}, 1] }].uniq.sort
   # These need a gem, and say so.
   NOT_ALONE = %w[open_telemetry prometheus_collector web web/web yabeda].freeze
 
@@ -220,7 +220,7 @@ class LoadingTest < MemscopeTest
       puts graph.call
     RUBY
 
-    assert_match(/memscope cannot load what is used .*: no descriptor is free .*\nMemscope::HeapGraph\n\z/, ran.out,
+    assert_match(/memscope cannot load a part .*: no descriptor is free .*\nMemscope::HeapGraph\n\z/, ran.out,
                  ran)
   end
 

@@ -60,7 +60,7 @@ class ReadingTest < MemscopeTest
     calls = [-> { Memscope::MallocProfile.start(rate: liar) }, -> { Memscope.snapshot(malloc: liar) },
              -> { Memscope.history.points(:rss, step: liar) }, -> { Memscope::Field.choice("n", liar, [1, 2]) },
              -> { Memscope.size_classes(arena: liar) }, -> { Memscope.heap_graph(top: liar) },
-             -> { Memscope.configure { |settings| settings.objects_budget = liar } },
+             -> { Memscope.configure { |settings| settings.worker_interval_seconds = liar } },
              -> { Memscope::Policy.new(readings: liar) }, -> { Memscope::History.from_h({ schema: liar }) }]
 
     calls.each { |call| assert_match(/given .*allowed/, assert_raises(ArgumentError, &call).message) }

@@ -48,14 +48,18 @@ module Memscope
       end
 
       # A profile that is already running is somebody else's: it continues, and only its change is reported. Which
-      # memory has survived a major GC is known only for a profile that this command started.
+      # memory has survived a major GC is known only for a profile that this command started. If this command is killed,
+      # the other process stops that profile by itself.
       def asked
         running, jemalloc = other.call(:"#{profiler}_state").values_at("running", "jemalloc")
         return changed if running
 
         backend = @given[:backend]
         backend = jemalloc ? :jemalloc : :imports if backend == :auto
-        recorded(objects? ? @given.slice(:budget) : { rate: @given[:rate], backend: backend })
+        options = objects? ? @given.slice(:budget) : { rate: @given[:rate], backend: backend }
+        token = other.call(:"#{profiler}_start", seconds: seconds, **options)
+        wait
+        other.call(:"#{profiler}_stop", token: token, **@given.slice(:gc))
       end
 
       def changed
@@ -70,13 +74,6 @@ module Memscope
         sleep(seconds)
       rescue Interrupt
         say(:stopped_early)
-      end
-
-      # If this command is killed, the other process stops profiling by itself.
-      def recorded(options)
-        token = other.call(:"#{profiler}_start", seconds: seconds, **options)
-        wait
-        other.call(:"#{profiler}_stop", token: token, **@given.slice(:gc))
       end
 
       def write(profile)

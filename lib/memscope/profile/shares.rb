@@ -27,7 +27,10 @@ module Memscope
         return 0 unless samples.positive?
 
         squares = [(sums.first**2).fdiv(samples), (squares(stacks) if number == BYTES)].compact.max
-        variance = variance(sums, squares * unsampled(samples, stacks), profile)
+        objects = stacks.sum(&:live_objects).abs
+        # The share of the objects that are not samples themselves.
+        unsampled = objects > samples ? 1 - samples.fdiv(objects) : 0
+        variance = variance(sums, squares * unsampled, profile)
         Math.sqrt(variance * (samples + 1) / samples).round
       end
 
@@ -43,12 +46,6 @@ module Memscope
 
       # The sum of the squares of the bytes that each sample adds: a large object among small ones weighs most.
       def squares(stacks) = stacks.sum { |stack| stack.spread_bytes.to_i**2 }
-
-      # The share of the objects that are not samples themselves.
-      def unsampled(samples, stacks)
-        objects = stacks.sum(&:live_objects).abs
-        objects > samples ? 1 - samples.fdiv(objects) : 0
-      end
 
       def differences(signed)
         shares = signed.flat_map { |stack, sign| stack.shares.map { |share| [sign, *share] } }

@@ -75,15 +75,11 @@ module Memscope
 
       def row(tag, entry, windows)
         malloc = tag[:malloc_allocated_bytes] || entry&.allocated_bytes
-        { name: tag[:name], runs: tag[:runs], running: tag[:running], malloc_live_bytes: entry&.live_bytes,
-          malloc_allocated_bytes: a_run(malloc, tag[:malloc_runs])&.round, **sampled(tag),
-          **(windows ? retained(tag, windows) : {}) }
-      end
-
-      def sampled(tag)
-        live = tag[:live_samples].to_i >= ENOUGH ? tag.slice(:live_objects, :live_bytes) : {}
+        live = tag.slice(:live_objects, :live_bytes) if tag[:live_samples].to_i >= ENOUGH
         allocated = a_run(tag[:allocated_objects], tag[:profiled_runs]) if tag[:counted].to_i >= ENOUGH
-        { **live, allocated_objects: allocated }
+        { name: tag[:name], runs: tag[:runs], running: tag[:running], malloc_live_bytes: entry&.live_bytes,
+          malloc_allocated_bytes: a_run(malloc, tag[:malloc_runs])&.round,
+          allocated_objects: allocated, **live.to_h, **(windows ? retained(tag, windows) : {}) }
       end
 
       def a_run(whole, runs) = ((whole / runs.to_f).round(2) if whole && runs&.positive?)

@@ -17,7 +17,9 @@ module Memscope
     class << self
       # The directory for this process's socket, created if missing.
       def directory(configured = nil)
-        path = configured || default_directory
+        runtime = ENV.fetch("XDG_RUNTIME_DIR", "")
+        usual = runtime.start_with?("/") ? "#{runtime}/memscope" : File.join(Dir.tmpdir, "memscope-#{Process.euid}")
+        path = configured || usual
         make(path)
         check_directory(path, Process.euid)
       rescue SystemCallError => e
@@ -88,11 +90,6 @@ module Memscope
       def refused(text, **figures) = Refused.new(WORDS.fill(text, figures))
 
       private
-
-      def default_directory
-        runtime = ENV.fetch("XDG_RUNTIME_DIR", "")
-        runtime.start_with?("/") ? "#{runtime}/memscope" : File.join(Dir.tmpdir, "memscope-#{Process.euid}")
-      end
 
       def make(path)
         Dir.mkdir(path, 0o700)

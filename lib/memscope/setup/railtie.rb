@@ -42,16 +42,13 @@ module Memscope
           value = Configuration.so_far.public_send(name) # code may have set it
           logger.warn("memscope #{VERSION}: #{error}; #{name} is #{Configuration::SETTINGS.fetch(name).show(value)}")
         end
-        logger.info(sentence(Memscope.allocator))
+        allocator = Memscope.allocator
+        name = [allocator.name, allocator.version].compact.join(" ")
+        proof = "#{'not ' unless allocator.proved?}proved: #{allocator.proof}"
+        logger.info("memscope #{VERSION}: malloc is #{name} (#{proof.tr("\n", ' ')})")
       end
 
       def listen(where) = Memscope.listen(path: where.is_a?(String) ? where : nil)
-
-      def sentence(allocator)
-        name = [allocator.name, allocator.version].compact.join(" ")
-        proof = "#{'not ' unless allocator.proved?}proved: #{allocator.proof}"
-        "memscope #{VERSION}: malloc is #{name} (#{proof.tr("\n", ' ')})"
-      end
     end
   end
 end

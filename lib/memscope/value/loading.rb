@@ -7,33 +7,26 @@ module Memscope
   # A file that is left in the middle can leave a half-defined class behind, or a deadlock of Ruby's own locks.
   # @api private
   module Loading
-    # The constants that are loaded when they are first named: {room => {constant => file}}. Eager loading derives from
-    # it. Whatever a program requires loads the facade first, so no file requires the values and readings below it.
+    # The constants that are loaded when they are first named, by room: each is in the file of its name. Eager loading
+    # derives from them. Whatever a program requires loads the facade first, so no file requires the values and readings
+    # below it.
     UNITS = {
-      value: { Configuration: "configuration", Diff: "diff", Quantity: "quantity", TtlCache: "ttl_cache" },
-      process: { Allocator: "allocator", Arena: "arenas", Arenas: "arenas", Cgroup: "cgroup",
-                 Fragmentation: "fragmentation", Ledger: "ledger", Mapping: "mappings", Mappings: "mappings",
-                 ProcessMemory: "process_memory", RubyHeap: "ruby_heap", SizeClass: "size_classes",
-                 SizeClasses: "size_classes", Snapshot: "snapshot" },
-      heap: { Census: "census", Dump: "dump", HeapGraph: "heap_graph" },
-      profile: { MallocProfile: "malloc_profile", Measurement: "measurement", ObjectProfile: "object_profile",
-                 Profile: "profile", Tags: "tags" },
-      judge: { Diagnosis: "diagnosis", Doctor: "doctor", Finding: "diagnosis", History: "history", Lint: "lint",
-               Policy: "policy", Verdict: "verdict" },
-      action: { Purge: "purge", Tuning: "tuning" },
-      check: { Assertions: "assertions", Check: "check", Requires: "requires" },
-      remote: { Client: "client", ExternalProcess: "external_process", Listener: "listener", Peers: "peers",
-                Worker: "worker", Workers: "workers" },
-      show: { Metrics: "metrics", Prometheus: "prometheus", Report: "report" },
-      cli: { CLI: "cli" },
-      web: { Web: "web" },
-      setup: { RackTags: "rack_tags", SidekiqTags: "sidekiq_tags" }
+      value: %i[Configuration Diff Quantity TtlCache],
+      process: %i[Allocator Arenas Cgroup Fragmentation Ledger Mappings ProcessMemory RubyHeap SizeClasses Snapshot],
+      heap: %i[Census Dump HeapGraph], profile: %i[MallocProfile Measurement ObjectProfile Profile Tags],
+      judge: %i[Diagnosis Doctor History Lint Policy Verdict], action: %i[Purge Tuning],
+      check: %i[Assertions Check Requires], remote: %i[Client ExternalProcess Listener Peers Worker Workers],
+      show: %i[Metrics Prometheus Report], cli: %i[CLI], web: %i[Web], setup: %i[RackTags SidekiqTags]
     }.freeze
+    # Constants in the file of another.
+    BESIDE = { Arena: :Arenas, Mapping: :Mappings, SizeClass: :SizeClasses, Finding: :Diagnosis }.freeze
     # The rooms whose constants no other room needs: a process loads those that it names.
     APART = %i[check cli web setup].freeze
-    FILES = UNITS.flat_map do |room, files|
-      files.map { |name, file| [name, File.expand_path("../#{room}/#{file}.rb", __dir__)] }
-    end.to_h.freeze
+    own = UNITS.flat_map do |room, names|
+      files = names.map { |name| name.name.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase }
+      names.zip(files.map { |file| File.expand_path("../#{room}/#{file}.rb", __dir__) })
+    end.to_h
+    FILES = { **own, **BESIDE.transform_values { |name| own[name] } }.freeze
 
     class << self
       # Instead of require_relative for the file of a constant of Memscope that may be autoloaded: while require runs
@@ -96,7 +89,7 @@ module Memscope
       # other files reopen classes and modules that these define. The extension's substitute is left out.
       def everything
         rooms = UNITS.except(*APART)
-        resolve(Memscope, rooms.values.flat_map(&:keys))
+        resolve(Memscope, rooms.values.flatten)
         library = File.dirname(__dir__)
         names = Dir.glob("{#{rooms.keys.join(',')}}/**/*.rb", base: library).grep_v(%r{/native/})
         names.sort_by { |name| [name.count("/"), name] }.each { |name| require File.join(library, name) }

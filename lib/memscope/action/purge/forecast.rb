@@ -82,9 +82,7 @@ module Memscope
         end
 
         def decay(ledger)
-          unused(decaying: true) do |bytes|
-            of_malloc(0..bytes, ledger, (WORDS[:due] if bytes.positive?))
-          end
+          unused(decaying: true) { |bytes| of_malloc(0..bytes, ledger, (WORDS[:due] if bytes.positive?)) }
         end
 
         # jemalloc's unused pages include pages never written to, which the row :not_resident (never positive)

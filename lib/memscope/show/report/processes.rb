@@ -31,14 +31,12 @@ module Memscope
       def sizes
         headings = ["MiB", "pid", *Worker::COLUMNS.values, "up", *("verdict" if judged?)]
         all = ["all", "", "", cell(@reading.pss_bytes), cell(@reading.uss_bytes)]
-        lines = @reading.map { |worker| size_cells(worker) }
+        lines = @reading.map do |worker|
+          sizes = Worker::COLUMNS.keys.map { |field| cell(worker.public_send(field)) }
+          [name(worker), worker.pid.to_s, *sizes, up(worker), *(worker.verdict&.word.to_s if judged?)]
+        end
         lines << all.fill("", all.size...headings.size) if many?
         @page.table(headings, lines, keys: @reading.map(&:index))
-      end
-
-      def size_cells(worker)
-        sizes = Worker::COLUMNS.keys.map { |field| cell(worker.public_send(field)) }
-        [name(worker), worker.pid.to_s, *sizes, up(worker), *(worker.verdict&.word.to_s if judged?)]
       end
 
       def judged? = @reading.any?(&:verdict)

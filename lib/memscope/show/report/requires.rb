@@ -42,14 +42,11 @@ module Memscope
       end
 
       def named(gem)
+        more = gem.required_by.size - CALLERS
+        callers = [*gem.required_by.first(CALLERS), *("#{more} more" if more.positive?)]
         notes = [("#{count(gem.lazy_files)} lazy" if gem.lazy_files.positive?),
-                 ("for #{shared_with(gem)}" unless gem.required_by.empty?)].compact
+                 ("for #{callers.join(', ')}" if callers.any?)].compact
         [gem.name, *("(#{notes.join('; ')})" unless notes.empty?)].join(" ")
-      end
-
-      def shared_with(gem)
-        others = gem.required_by.size - CALLERS
-        [*gem.required_by.first(CALLERS), *("#{others} more" if others.positive?)].join(", ")
       end
 
       # The files that cost most themselves; "MiB" includes the files that they were the first to require.

@@ -58,11 +58,11 @@ module Memscope
 
       def profiler = objects? ? ObjectProfile : MallocProfile
 
-      def profile = objects? ? ObjectProfile.start(budget: @order[:budget]) : profile_malloc
-
       # Without a choice on the command line, the backend is jemalloc if its profiler is enabled, else imports, which
       # needs no settings.
-      def profile_malloc
+      def profile
+        return ObjectProfile.start(budget: @order[:budget]) if objects?
+
         backend = @order[:backend]
         backend = Native.jemalloc_profiling == :on ? :jemalloc : :imports if backend == :auto
         MallocProfile.start(rate: @order[:rate], backend: backend)

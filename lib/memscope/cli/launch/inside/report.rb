@@ -31,7 +31,9 @@ module Memscope
         load_memscope
         return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order[:json]
 
-        @io.write(heading(ending)) if @order[:every]
+        seconds = (now - @started).round(1)
+        at = worded(ending ? :at_the_end : :after, title: @order[:title], seconds: seconds)
+        @io.write("#{at}\n\n") if @order[:every]
         @io.write(readings.map { |reading| reading.to_s(**@order[:display].to_h, **@order[:view].to_h) }.join("\n"))
         @io.write("\n") unless ending
       end
@@ -52,11 +54,6 @@ module Memscope
       end
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-      def heading(ending)
-        seconds = (now - @started).round(1)
-        "#{worded(ending ? :at_the_end : :after, title: @order[:title], seconds: seconds)}\n\n"
-      end
     end
   end
 end

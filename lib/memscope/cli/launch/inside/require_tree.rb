@@ -19,7 +19,11 @@ module Memscope
         @entries = entries
         @owned = owned
         @files = files
-        @directories = directories
+        gems = defined?(::Gem.loaded_specs) ? ::Gem.loaded_specs.values : []
+        named = gems.flat_map { |gem| [gem.full_gem_path, gem.extension_dir].map { |path| ["#{path}/", gem.name] } }
+        # Each directory with the gem's name, "ruby" or "application", the innermost first.
+        @directories = [*named, *RUBY, ["#{RequireRecorder.directory}/", "application"]]
+                       .sort_by { |path, _name| -path.length }
         @ids = ids
       end
 
@@ -62,14 +66,6 @@ module Memscope
       def costs(numbers)
         objects, objects_bytes, _blocks, malloc_bytes = @owned.values_at(*numbers).transpose.map(&:sum)
         { objects: objects, objects_bytes: objects_bytes, malloc_bytes: malloc_bytes }
-      end
-
-      # @return [Array<Array(String, String)>] directories, each with the gem's name, "ruby" or "application", the
-      #   innermost first
-      def directories
-        gems = defined?(::Gem.loaded_specs) ? ::Gem.loaded_specs.values : []
-        named = gems.flat_map { |gem| [gem.full_gem_path, gem.extension_dir].map { |path| ["#{path}/", gem.name] } }
-        [*named, *RUBY, ["#{RequireRecorder.directory}/", "application"]].sort_by { |path, _name| -path.length }
       end
 
       def gem_of(path)
