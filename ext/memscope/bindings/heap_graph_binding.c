@@ -260,13 +260,14 @@ static VALUE strings_hash(const struct graph_scan *scan) {
 
 static VALUE totals_hash(const struct graph_scan *scan) {
     bool known = NIL_P(scan->refusal), forked = scan->call.in_child;
+    uint64_t pause_us = scan->call.child.pause_ns / 1000;
     struct memscope_graph_totals totals = known ? scan->answer.totals : memscope_graph_totals_unknown;
     VALUE hash;
 
     if (known && !scan->of_file)
         totals.walked_in = memscope_text_of(forked ? "child" : "process");
     if (known && forked)
-        totals.pause_ms = (double)(scan->call.child.pause_ns / 1000) / 1000;
+        totals.pause_ms = (double)pause_us / 1000;
     else
         totals.child_bytes = MEMSCOPE_UNKNOWN;
     if (!tells_garbage(scan))

@@ -232,7 +232,7 @@ static VALUE stack_hash(struct scan *scan, const struct memscope_object_group *g
     VALUE shares = set_estimates(scan, &figures, group), hash;
 
     figures.generation = group->generation;
-    figures.samples = group->samples;
+    figures.samples = (int64_t)group->samples;
     hash = memscope_stack_figures_hash(&figures);
     memscope_hash_set(hash, "frames", frames_of(scan, group->stack));
     memscope_hash_set(hash, "class_name", text_of(group->class_name));
