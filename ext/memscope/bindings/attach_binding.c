@@ -8,22 +8,31 @@
 #include "init.h"
 
 #include <fcntl.h>
+#include <ruby/version.h>
+
+/* The minor version that this extension was built for. */
+#define STRING(number) #number
+#define MINOR(major, minor) STRING(major) "." STRING(minor)
+static const char own_ruby[] = MINOR(RUBY_API_VERSION_MAJOR, RUBY_API_VERSION_MINOR);
 
 /*
- * Native.open_copy(pid, extension, pause_limit_ms, deadline_ms, forward, die_at) -> the Integer of a socket to the
- * tracer (attach/tracer.h), or the reason why there is none. `extension` is the path of the extension for the target's
- * Ruby. The last two are for tests.
+ * Native.open_copy(pid, extension, pause_limit_ms, deadline_ms, forward = false, die_at = 0, ruby = nil) -> the Integer
+ * of a socket to the tracer (attach/tracer.h), or the reason why there is none. `extension` is a path. `ruby` is the
+ * minor version that it is for, nil for this one. `forward` and `die_at` are for tests.
  */
-static VALUE native_open_copy(VALUE self, VALUE pid, VALUE extension, VALUE pause_limit_ms, VALUE deadline_ms,
-                              VALUE forward, VALUE die_at) {
-    struct memscope_tracer_order order = {.pid = NUM2PIDT(pid),
-                                          .pause_limit_ms = NUM2UINT(pause_limit_ms),
-                                          .deadline_ms = NUM2UINT(deadline_ms),
-                                          .forward = RTEST(forward),
-                                          .die_at = NUM2UINT(die_at)};
+static VALUE native_open_copy(int count, VALUE *arguments, VALUE self) {
+    struct memscope_tracer_order order = {0};
+    VALUE pid, extension, pause_limit_ms, deadline_ms, forward, die_at, ruby;
     enum memscope_status status;
     int socket = -1;
 
+    rb_scan_args(count, arguments, "43", &pid, &extension, &pause_limit_ms, &deadline_ms, &forward, &die_at, &ruby);
+    order.pid = NUM2PIDT(pid);
+    order.pause_limit_ms = NUM2UINT(pause_limit_ms);
+    order.deadline_ms = NUM2UINT(deadline_ms);
+    order.forward = RTEST(forward);
+    order.die_at = NIL_P(die_at) ? 0 : NUM2UINT(die_at);
+    order.ruby = NIL_P(ruby) ? own_ruby : StringValueCStr(ruby);
     order.extension = memscope_descriptor_open(StringValueCStr(extension), O_RDONLY);
     if (order.extension < 0)
         rb_sys_fail_str(extension);
@@ -52,6 +61,6 @@ static VALUE native_evaluate_in(VALUE self, VALUE pid, VALUE text, VALUE thread,
 }
 
 void Init_memscope_attach(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "open_copy", native_open_copy, 6);
+    rb_define_singleton_method(rb_mMemscopeNative, "open_copy", native_open_copy, -1);
     rb_define_singleton_method(rb_mMemscopeNative, "evaluate_in", native_evaluate_in, 5);
 }

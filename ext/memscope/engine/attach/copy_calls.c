@@ -153,7 +153,7 @@ static bool refuse_load(struct memscope_private_copy *copy, struct memscope_refu
 
     if (call(copy, memscope_remote_module_address(&copy->target->libc, "dlerror"), 0, 0, &error, refusal) && error != 0)
         (void)memscope_remote_text(copy->pid, error, text, sizeof text);
-    return memscope_refuse(refusal, "not_loaded", "%d\n%s\n%s", (int)copy->target->pid, copy->target->version, text);
+    return memscope_refuse(refusal, "so_refused", "%d\n%s\n%s", (int)copy->target->pid, OBJECT, text);
 }
 
 /* The first mapping of the memory file. */
@@ -184,8 +184,7 @@ bool memscope_private_copy_load(struct memscope_private_copy *copy, int extensio
     uint64_t handle = 0;
 
     if (file < 0 || !memscope_remote_write(copy->pid, copy->room + RESULT_AT, path, (size_t)length + 1))
-        return memscope_refuse(refusal, "not_loaded", "%d\n%s\n%s", (int)copy->target->pid, copy->target->version,
-                               "memfd_create");
+        return memscope_refuse(refusal, "so_refused", "%d\n%s\nmemfd_create", (int)copy->target->pid, OBJECT);
     if (!call(copy, memscope_remote_module_address(&copy->target->libc, "dlopen"), copy->room + RESULT_AT, RTLD_NOW,
               &handle, refusal))
         return false;

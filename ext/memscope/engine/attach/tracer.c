@@ -126,12 +126,23 @@ static bool afford(struct tracer *tracer) {
     pause_ms = own / MEBIBYTE * FORK_NS_OF_A_MEBIBYTE / MILLISECOND_NS;
     needed = own / BYTES_OF_A_TABLE_BYTE + COPY_BYTES;
     free_bytes = headroom_of(pid);
-    if (pause_ms > tracer->order->pause_limit_ms || needed > free_bytes)
-        return memscope_refuse(&tracer->refusal, needed > free_bytes ? "room" : "pause", "%d\n%llu\n%llu\n%lld",
-                               (int)tracer->order->pid, (unsigned long long)pause_ms,
-                               (unsigned long long)(needed / MEBIBYTE),
-                               free_bytes == UINT64_MAX ? -1LL : (long long)(free_bytes / MEBIBYTE));
-    return true;
+    if (tracer->order->pause_limit_ms >= MEMSCOPE_TRACER_ANY_PAUSE)
+        return true;
+    if (needed > free_bytes)
+        return memscope_refuse(&tracer->refusal, "no_room", "%d\n%llu\n%llu", (int)tracer->order->pid,
+                               (unsigned long long)(needed / MEBIBYTE), (unsigned long long)(free_bytes / MEBIBYTE));
+    return pause_ms <= tracer->order->pause_limit_ms ||
+           memscope_refuse(&tracer->refusal, "pause", "%d\n%llu\n%llu", (int)tracer->order->pid,
+                           (unsigned long long)pause_ms, (unsigned long long)(needed / MEBIBYTE));
+}
+
+/* A copy shares Ruby's functions with the extension, so it must be of the same minor version. */
+static bool fits(struct tracer *tracer) {
+    const char *ruby = tracer->order->ruby, *version = tracer->target.version;
+    size_t length = strlen(ruby);
+
+    return (strncmp(version, ruby, length) == 0 && version[length] == '.') ||
+           memscope_refuse(&tracer->refusal, "other_ruby", "%d\n%s", (int)tracer->target.pid, version);
 }
 
 /* One tracer for each process: a name in the abstract namespace, which ends with the tracer. */
@@ -144,7 +155,7 @@ static bool lock(struct tracer *tracer) {
     return tracer->lock < 0 ||
            bind(tracer->lock, (const struct sockaddr *)&name,
                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) == 0 ||
-           memscope_refuse(&tracer->refusal, "resting", "%d\n%d", (int)tracer->target.pid, REST);
+           memscope_refuse(&tracer->refusal, "busy", "%d", (int)tracer->target.pid);
 }
 
 /* ---- the copy -------------------------------------------------------------------------------------------------- */
@@ -239,7 +250,7 @@ static void send_ready(const struct tracer *tracer) {
     char text[512];
 
     snprintf(text, sizeof text,
-             "pause_ns=%llu\nseize_ns=%llu\nfork_ns=%llu\nattempts=%u\nruby=%s\nblocked=%d\nsystem_call=%ld\npipe=%d\n",
+             "pause_ns=%llu\nseize_ns=%llu\nfork_ns=%llu\nattempts=%u\nruby=%s\nblocked=%d\nsystem_call=%ld\nfile=%d\n",
              (unsigned long long)tracer->copy.pause_ns, (unsigned long long)tracer->copy.seize_ns,
              (unsigned long long)tracer->copy.fork_ns, tracer->attempts, tracer->target.version,
              tracer->copy.was_blocked, tracer->copy.system_call, tracer->copy.pipe_end);
@@ -265,7 +276,7 @@ static void rest(const struct tracer *tracer) {
 }
 
 static bool copy_and_serve(struct tracer *tracer) {
-    if (!afford(tracer) || !make(tracer))
+    if (!fits(tracer) || !afford(tracer) || !make(tracer))
         return false;
     send_ready(tracer);
     serve(tracer);

@@ -23,12 +23,16 @@ enum memscope_tracer_message {
     MEMSCOPE_TRACER_DUMP,    /* bytes that the expression wrote to the pipe */
 };
 
+/* Allows any pause, and needs no room. */
+#define MEMSCOPE_TRACER_ANY_PAUSE 60000
+
 struct memscope_tracer_order {
     pid_t pid;               /* the target */
     const char *text;        /* to be evaluated by the live process, or NULL: a copy is made */
     const char *thread;      /* the name of the thread that the text creates */
     int extension;           /* a descriptor of the extension for the target's Ruby, which a copy loads */
-    unsigned pause_limit_ms; /* refuses a copy that is predicted to stop the target for longer */
+    const char *ruby;        /* the version that the extension is for: "3.4" */
+    unsigned pause_limit_ms; /* refuses a copy that is predicted to stop the target for longer, or has no room */
     unsigned deadline_ms;    /* of the copy */
     bool forward;            /* for tests: always runs on to a safe point */
     unsigned die_at;         /* for tests: see memscope_trace_die_at */
