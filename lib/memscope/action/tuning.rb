@@ -19,34 +19,31 @@ module Memscope
 
     include Lookup
 
-    class << self
-      # @api private
-      def apply(dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: nil)
-        given = { dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms, background_thread: background_thread }
-        set = given.compact
-        set.each do |name, value|
-          allowed = allowed(name, value)
-          Field.refuse(name, value, "nil#{allowed}", call: "Memscope.tune") if allowed
-        end
-        tune = -> { Native.tune(*given.values) }
-        capture(set.empty? ? tune.call : Purge.with_exclusive_purge(&tune))
+    # @api private
+    def self.apply(dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: nil)
+      given = { dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms, background_thread: background_thread }
+      set = given.compact
+      set.each do |name, value|
+        allowed = allowed(name, value)
+        Field.refuse(name, value, "nil#{allowed}", call: "Memscope.tune") if allowed
       end
+      tune = -> { Native.tune(*given.values) }
+      capture(set.empty? ? tune.call : Purge.with_exclusive_purge(&tune))
+    end
 
-      private
+    # The other allowed values, if this value is not allowed.
+    def self.allowed(name, value)
+      return "; only jemalloc can be tuned while it runs" unless Native.allocator[:name] == :jemalloc
 
-      # The other allowed values, if this value is not allowed.
-      def allowed(name, value)
-        return "; only jemalloc can be tuned while it runs" unless Native.allocator[:name] == :jemalloc
-
-        if name != :background_thread
-          fits = value.is_a?(Integer) && value.between?(-1, Native::MAX_DECAY_MS)
-          ", an Integer from -1 (never) to #{Native::MAX_DECAY_MS}, in milliseconds" unless fits
-        elsif ![true, false].include?(value)
-          ", true, false"
-        elsif Native.tune(nil, nil, nil)[:old_background_thread].nil?
-          "; this jemalloc was built without background threads"
-        end
+      if name != :background_thread
+        fits = value.is_a?(Integer) && value.between?(-1, Native::MAX_DECAY_MS)
+        ", an Integer from -1 (never) to #{Native::MAX_DECAY_MS}, in milliseconds" unless fits
+      elsif ![true, false].include?(value)
+        ", true, false"
+      elsif Native.tune(nil, nil, nil)[:old_background_thread].nil?
+        "; this jemalloc was built without background threads"
       end
     end
+    private_class_method :allowed
   end
 end

@@ -13,9 +13,8 @@ module Memscope
                   runs: [2..100, "an Integer from 2 to 100"], max: [0.., "an Integer, 0 or more"] }.freeze
       CALL = "Memscope::Check.run"
 
-      attr_reader :iterations, :runs, :max
-      # In seconds. After `pause`, growth is counted once more.
-      attr_reader :deadline, :pause
+      # `deadline` and `pause` are in seconds. After `pause`, growth is counted once more.
+      attr_reader :iterations, :runs, :max, :deadline, :pause
 
       # `rounds` are counted, whether anything grows or not.
       def initialize(given, rounds: nil, pause: nil)

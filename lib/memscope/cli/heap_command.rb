@@ -41,8 +41,8 @@ module Memscope
         return reading if reading.known?
 
         refuse_dumps(*dumps, reading.reasons.values_at(:extension, :reachable_count, :new_count).compact.first)
-      rescue SystemCallError, Dump::Failed => e
-        refuse_dumps(*dumps, e.is_a?(Dump::Failed) ? e.message : e.class.new.message)
+      rescue SystemCallError => e
+        refuse_dumps(*dumps, e.class.new.message)
       end
 
       def status(*readings) = @since ? FINE : super

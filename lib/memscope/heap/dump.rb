@@ -18,8 +18,6 @@ module Memscope
   class Dump < Reading
     # Nothing was read or written, for the reason in the message.
     class Failed < StandardError; end
-    # @api private
-    autoload :Source, File.join(__dir__, "dump/source.rb")
 
     # The formats, in the extension's order, with the endings of their files.
     FORMATS = { perfetto: %w[.pftrace .perfetto-trace], heapsnapshot: %w[.heapsnapshot],
@@ -50,7 +48,7 @@ module Memscope
       def convert(from, path, format: nil)
         format ||= format_of(path)
         Field.choice(:format, format, FORMATS.keys, call: "Memscope.dump")
-        Source.open(from) do |dump|
+        File.open(from, "rb") do |dump|
           create(path, format) { |file, kind| Native.convert_dump(dump.fileno, file.fileno, kind) }
         end
       end

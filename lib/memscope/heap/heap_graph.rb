@@ -131,12 +131,11 @@ module Memscope
       # @return [HeapGraph] with a reason instead of an answer if the file is not such a dump
       # @raise [ArgumentError] for an invalid argument
       # @raise [SystemCallError] if the file cannot be opened
-      # @raise [Dump::Failed] if nobody writes to a FIFO
       def read(path, top: OPTIONS[:top], paths_to: nil)
         checked(top: top)
         refuse("paths_to", paths_to, "the name of a class, nil") unless paths_to.nil? || paths_to.is_a?(String)
         check_name(paths_to) if paths_to
-        Dump::Source.open(path) do |file|
+        File.open(path, "rb") do |file|
           body = Native.heap_graph_of_dump(file.fileno, top, paths_to)
           answered(body.update(source: File.path(path)), paths_to)
         end

@@ -13,34 +13,31 @@ module Memscope
 
     @lock = Mutex.new
 
-    class << self
-      def census(gc: false)
-        census = Census.bounded(gc: gc)
-        Runtime.current.readings[:class_growth] = most_grown(Runtime.current.kept(:censuses).last, census)
-        Runtime.current.keep(:censuses, census, most: 2)
-      end
-
-      # Takes one graph at a time in a process, since each child takes memory of its own.
-      def heap_graph(**options)
-        @lock.synchronize { keep(HeapGraph.take(top: ROWS, deadline: DEADLINE, **options)) }
-      end
-
-      def keep(graph)
-        path = graph.paths.first
-        Runtime.current.readings[:holder] = [graph.at, path].freeze if path&.accumulated_bytes
-        Runtime.current.keep(:heap_graph, graph.cut(ROWS))
-        graph
-      end
-
-      private
-
-      def most_grown(earlier, later)
-        return unless earlier&.known? && later.known?
-
-        growth = later - earlier
-        row = growth.by(:class).first
-        [growth.seconds, (row if row&.change&.positive?), Census.unsized(growth).first(3)]
-      end
+    def self.census(gc: false)
+      census = Census.bounded(gc: gc)
+      Runtime.current.readings[:class_growth] = most_grown(Runtime.current.kept(:censuses).last, census)
+      Runtime.current.keep(:censuses, census, most: 2)
     end
+
+    # Takes one graph at a time in a process, since each child takes memory of its own.
+    def self.heap_graph(**options)
+      @lock.synchronize { keep(HeapGraph.take(top: ROWS, deadline: DEADLINE, **options)) }
+    end
+
+    def self.keep(graph)
+      path = graph.paths.first
+      Runtime.current.readings[:holder] = [graph.at, path].freeze if path&.accumulated_bytes
+      Runtime.current.keep(:heap_graph, graph.cut(ROWS))
+      graph
+    end
+
+    def self.most_grown(earlier, later)
+      return unless earlier&.known? && later.known?
+
+      growth = later - earlier
+      row = growth.by(:class).first
+      [growth.seconds, (row if row&.change&.positive?), Census.unsized(growth).first(3)]
+    end
+    private_class_method :most_grown
   end
 end

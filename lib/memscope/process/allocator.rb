@@ -16,26 +16,23 @@ module Memscope
     # @return [Hash{Symbol => Setting}] frozen, by name
     def settings = @settings.to_h { |setting| [setting.name.to_sym, setting] }.freeze
 
-    class << self
-      # (see Memscope.allocator)
-      def read = capture(body)
+    # (see Memscope.allocator)
+    def self.read = capture(body)
 
-      # @api private
-      def body
-        @at_start ||= at_start
-        Native.allocator.update(@at_start) { |_reasons, now, at_start| { **at_start, **now } }
-      end
-
-      private
-
-      # The settings and their reasons, read once: allocators take their settings when the process starts.
-      def at_start
-        given = Native.allocator_settings
-        given = MallocConf.attribute(**given) if given[:conf_variable]
-        { settings: given[:settings].map { |setting| Setting.capture(setting) }.freeze,
-          reasons: Reasons.sentences(given[:reasons]) }.freeze
-      end
+    # @api private
+    def self.body
+      @at_start ||= at_start
+      Native.allocator.update(@at_start) { |_reasons, now, at_start| { **at_start, **now } }
     end
+
+    # The settings and their reasons, read once: allocators take their settings when the process starts.
+    def self.at_start
+      given = Native.allocator_settings
+      given = MallocConf.attribute(**given) if given[:conf_variable]
+      { settings: given[:settings].map { |setting| Setting.capture(setting) }.freeze,
+        reasons: Reasons.sentences(given[:reasons]) }.freeze
+    end
+    private_class_method :at_start
 
     # @return [String, nil] the version without the build's suffix: "5.3.0" for "5.3.0-0-g54eaed1d8b56"
     def short_version = version && (version[/\A\d+(\.\d+)+/] || version)

@@ -63,7 +63,9 @@ module Memscope
         @parts = parts
         @comments = comments
         @profile = parts.first.first
-        @numbers = allocations? ? { **ALLOCATED, **LIVE } : LIVE
+        # The allocated numbers are known if they are for all profiles with stacks: others have no such numbers.
+        sampled = parts.map(&:first).reject { |profile| profile.stacks.empty? }
+        @numbers = sampled.any? && sampled.all?(&:allocations?) ? { **ALLOCATED, **LIVE } : LIVE
         @strings = { "" => 0 }
         @mappings = {}
         @functions = {}
@@ -74,13 +76,6 @@ module Memscope
       def to_s = Zlib::Deflate.new(nil, Zlib::MAX_WBITS + GZIP).deflate(message, Zlib::FINISH)
 
       private
-
-      # True if the allocated numbers are known for all profiles. Profiles without stacks have no such numbers, and
-      # are ignored.
-      def allocations?
-        sampled = @parts.map(&:first).reject { |profile| profile.stacks.empty? }
-        sampled.any? && sampled.all?(&:allocations?)
-      end
 
       # The table of strings comes last: the other tables fill it.
       def message

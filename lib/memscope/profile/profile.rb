@@ -41,8 +41,9 @@ module Memscope
         reasons = application.root ? {} : { application_root: "the working directory does not exist any more" }
         frames = body[:frames].map { |frame| Libraries.attributed(frame, application) }
         own, stacks = body[:stacks].partition { |stack| Libraries.memscopes?(frames.values_at(*stack[:frames])) }
+        sums = %i[live_bytes samples live_objects].to_h { |sum| [sum, stacks.sum { |stack| stack[sum] }] }
         super({ application_root: application.root, application_root_source: application.source, **body, frames: frames,
-                own_bytes: own.sum { |stack| stack[:live_bytes] }, **sums(body, stacks), stacks: stacks,
+                own_bytes: own.sum { |stack| stack[:live_bytes] }, **sums.slice(*body.keys), stacks: stacks,
                 reasons: { **reasons, **body[:reasons] } }, envelope).with_errors
       end
 
@@ -61,10 +62,6 @@ module Memscope
       end
 
       private
-
-      def sums(body, stacks)
-        %i[live_bytes samples live_objects].to_h { |sum| [sum, stacks.sum { |stack| stack[sum] }] }.slice(*body.keys)
-      end
 
       def check_known(part, fields, where)
         unknown = fields.find { |field| part.public_send(field).nil? }

@@ -18,30 +18,28 @@ module Memscope
     @listeners = [].freeze
     @mutex = Mutex.new
 
-    class << self
-      # A forked child inherits its parent's listeners: call this once.
-      #
-      # @param child [Proc, nil] called in the child, which has no other thread yet
-      # @param parent [Proc, nil] called in the parent
-      # @param daemon [Proc, nil] called in the process that Process.daemon continues in. Its parent is gone
-      def listen(child: nil, parent: nil, daemon: nil)
-        @mutex.synchronize do
-          Process.singleton_class.prepend(Hook) if @listeners.empty?
-          @listeners = [*@listeners, { child: child, parent: parent, daemon: daemon }.freeze].freeze
-        end
+    # A forked child inherits its parent's listeners: call this once.
+    #
+    # @param child [Proc, nil] called in the child, which has no other thread yet
+    # @param parent [Proc, nil] called in the parent
+    # @param daemon [Proc, nil] called in the process that Process.daemon continues in. Its parent is gone
+    def self.listen(child: nil, parent: nil, daemon: nil)
+      @mutex.synchronize do
+        Process.singleton_class.prepend(Hook) if @listeners.empty?
+        @listeners = [*@listeners, { child: child, parent: parent, daemon: daemon }.freeze].freeze
       end
-
-      # Starts a thread with the mark that keeps Puma from warning about it at a fork. A new thread inherits the
-      # caller's interrupt mask. This one can be killed whatever that mask is.
-      def background(name, &block)
-        thread = Thread.new { Thread.handle_interrupt(Object => :immediate, &block) }
-        thread.name = name
-        thread.thread_variable_set(:fork_safe, true)
-        thread
-      end
-
-      # @param event [Symbol] :child, :parent or :daemon
-      def call(event) = @listeners.each { |listener| listener[event]&.call }
     end
+
+    # Starts a thread with the mark that keeps Puma from warning about it at a fork. A new thread inherits the
+    # caller's interrupt mask. This one can be killed whatever that mask is.
+    def self.background(name, &block)
+      thread = Thread.new { Thread.handle_interrupt(Object => :immediate, &block) }
+      thread.name = name
+      thread.thread_variable_set(:fork_safe, true)
+      thread
+    end
+
+    # @param event [Symbol] :child, :parent or :daemon
+    def self.call(event) = @listeners.each { |listener| listener[event]&.call }
   end
 end

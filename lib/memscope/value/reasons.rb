@@ -13,40 +13,37 @@ module Memscope
   module Reasons
     WORDS = Words.beside(__FILE__)
 
-    class << self
-      # @param reasons [Hash{Symbol => Object}] passing the same frozen Hash as in the last call costs nothing
-      # @return [Hash{Symbol => String, nil}] frozen
-      # @raise [KeyError] for an unknown id
-      def sentences(reasons)
-        from, to = @last
-        return to if from.equal?(reasons)
+    # @param reasons [Hash{Symbol => Object}] passing the same frozen Hash as in the last call costs nothing
+    # @return [Hash{Symbol => String, nil}] frozen
+    # @raise [KeyError] for an unknown id
+    def self.sentences(reasons)
+      from, to = @last
+      return to if from.equal?(reasons)
 
-        result = reasons.transform_values { |reason| sentence(reason) }.freeze
-        @last = [reasons, result].freeze if reasons.frozen?
-        result
-      end
+      result = reasons.transform_values { |reason| sentence(reason) }.freeze
+      @last = [reasons, result].freeze if reasons.frozen?
+      result
+    end
 
-      # @param reason [Object]
-      # @return [String, nil] frozen, valid UTF-8
-      # @raise [KeyError] for an unknown id
-      def sentence(reason)
-        case reason
-        when Symbol then WORDS[reason]
-        when Array then spelled(*reason).freeze
-        when String then Field.text(reason)
-        when Integer then reason.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",") # "45,649"
-        else reason
-        end
-      end
-
-      private
-
-      def spelled(id, *arguments)
-        return [id, *arguments].map { |item| sentence(item) }.join(", ") unless id.is_a?(Symbol)
-
-        format(WORDS[id], *arguments.map { |argument| sentence(argument) })
+    # @param reason [Object]
+    # @return [String, nil] frozen, valid UTF-8
+    # @raise [KeyError] for an unknown id
+    def self.sentence(reason)
+      case reason
+      when Symbol then WORDS[reason]
+      when Array then spelled(*reason).freeze
+      when String then Field.text(reason)
+      when Integer then reason.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",") # "45,649"
+      else reason
       end
     end
+
+    def self.spelled(id, *arguments)
+      return [id, *arguments].map { |item| sentence(item) }.join(", ") unless id.is_a?(Symbol)
+
+      format(WORDS[id], *arguments.map { |argument| sentence(argument) })
+    end
+    private_class_method :spelled
   end
   private_constant :Reasons
 

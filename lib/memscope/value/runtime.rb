@@ -9,13 +9,11 @@ module Memscope
   class Runtime
     @lock = Mutex.new
 
-    class << self
-      # @return [Runtime] of this process
-      def current
-        return @current if @current&.pid == Process.pid
+    # @return [Runtime] of this process
+    def self.current
+      return @current if @current&.pid == Process.pid
 
-        @lock.synchronize { @current&.pid == Process.pid ? @current : (@current = new(@current)) }
-      end
+      @lock.synchronize { @current&.pid == Process.pid ? @current : (@current = new(@current)) }
     end
 
     # `sampling`, the thread that samples this process (Sampling). `forked_from_sampled`: whether the process that

@@ -10,10 +10,8 @@ module Memscope
       # The paths of libraries that people preload to serve malloc.
       ALLOCATORS = %r{(\A|/)lib(jemalloc|tcmalloc|mimalloc|hoard|snmallocshim|rpmalloc|scudo)[^/]*\z}
 
-      # @return [Hash{String => String, nil}] as Process.exec takes them: nil removes a variable
-      attr_reader :changes
-      # @return [Array<String>]
-      attr_reader :notes
+      # The changes as Process.exec takes them (nil removes a variable), and the notes.
+      attr_reader :changes, :notes
 
       # @param given [Hash{String => String}]
       def initialize(given)

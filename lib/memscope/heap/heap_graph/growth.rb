@@ -14,27 +14,24 @@ module Memscope
     #
     # Only reachable objects count as new. `new_garbage_count` counts those that are garbage.
     class Growth < Reading
-      class << self
-        # @return [String] "heap_graph_growth"
-        def kind = "heap_graph_growth"
+      # @return [String] "heap_graph_growth"
+      def self.kind = "heap_graph_growth"
 
-        # @api private
-        def read(paths, top:)
-          body = opened(paths) { |files| Native.heap_growth(files.map(&:fileno), top) }
-          body[:reasons][:names] = :names_from_code if body[:new_count]
-          first, *, last = paths.map { |path| File.mtime(path) }
-          body[:reasons][:sources] = "the first of these files was written last" if first > last
-          capture(body.update(sources: paths.map { |path| File.path(path) }))
-        end
-
-        private
-
-        def opened(paths, files = [], &block)
-          return yield(files) if paths.empty?
-
-          Dump::Source.open(paths.first) { |file| opened(paths.drop(1), [*files, file], &block) }
-        end
+      # @api private
+      def self.read(paths, top:)
+        body = opened(paths) { |files| Native.heap_growth(files.map(&:fileno), top) }
+        body[:reasons][:names] = :names_from_code if body[:new_count]
+        first, *, last = paths.map { |path| File.mtime(path) }
+        body[:reasons][:sources] = "the first of these files was written last" if first > last
+        capture(body.update(sources: paths.map { |path| File.path(path) }))
       end
+
+      def self.opened(paths, files = [], &block)
+        return yield(files) if paths.empty?
+
+        File.open(paths.first, "rb") { |file| opened(paths.drop(1), [*files, file], &block) }
+      end
+      private_class_method :opened
     end
   end
 end

@@ -11,28 +11,26 @@ module Memscope
       # True if this Ruby's garbage collector reports how many slots the last GC marked.
       COUNTED = %i[heap_marked_slots heap_live_slots malloc_increase_bytes].all? { |name| GC.stat.key?(name) }
 
-      class << self
-        # Call right after `collect`, before the program drops any of the survivors. Makes no objects.
-        # @return [Integer, nil] an upper bound on the bytes allocated since that Ruby counts. nil if another GC has run
-        def unjudged_bytes
-          return unless COUNTED && GC.latest_gc_info(:state) != :marking && GC.latest_gc_info(:major_by)
+      # Call right after `collect`, before the program drops any of the survivors. Makes no objects.
+      # @return [Integer, nil] an upper bound on the bytes allocated since that Ruby counts. nil if another GC has run
+      def self.unjudged_bytes
+        return unless COUNTED && GC.latest_gc_info(:state) != :marking && GC.latest_gc_info(:major_by)
 
-          slots = GC.stat(:heap_live_slots) - GC.stat(:heap_marked_slots) # while the GC sweeps, garbage counts as live
-          (UNCOUNTED * [slots, 0].max) + GC.stat(:malloc_increase_bytes)
-        end
+        slots = GC.stat(:heap_live_slots) - GC.stat(:heap_marked_slots) # while the GC sweeps, garbage counts as live
+        (UNCOUNTED * [slots, 0].max) + GC.stat(:malloc_increase_bytes)
+      end
 
-        # Runs a major GC as GC.start does, and returns the body of a Ledger::Collected.
-        def collect
-          shared = Native.inherited
-          before = ProcessMemory.read.rss_bytes
-          began = Cost.now
-          GC.start
-          pause = Cost.now - began
-          after = ProcessMemory.read.rss_bytes
-          unshared = Native.unshared(shared) if shared.is_a?(String) # else `shared` is the reason
-          { pause_us: pause, returned_bytes: before && after && (before - after),
-            unshared_bytes: (unshared if unshared.is_a?(Integer)) }
-        end
+      # Runs a major GC as GC.start does, and returns the body of a Ledger::Collected.
+      def self.collect
+        shared = Native.inherited
+        before = ProcessMemory.read.rss_bytes
+        began = Cost.now
+        GC.start
+        pause = Cost.now - began
+        after = ProcessMemory.read.rss_bytes
+        unshared = Native.unshared(shared) if shared.is_a?(String) # else `shared` is the reason
+        { pause_us: pause, returned_bytes: before && after && (before - after),
+          unshared_bytes: (unshared if unshared.is_a?(Integer)) }
       end
     end
   end

@@ -59,11 +59,9 @@ module Memscope
       HEAD = /\A\{"index":(\d+),"pid":(\d+),"role":"worker",/n
       MAX_HEAD_BYTES = 64
 
-      attr_reader :index, :pid
-      # When the first report came and when the last one did, in seconds of Clock.now.
-      attr_reader :began, :at
-      # Why the last report is not understood, once `worker` has tried.
-      attr_reader :fault
+      # `began` and `at` are when the first report came and when the last one did, in seconds of Clock.now. `fault` is
+      # why the last report is not understood, once `worker` has tried.
+      attr_reader :index, :pid, :began, :at, :fault
 
       # The pid of the worker that sent a report, or nil. Matches a copy: Ruby keeps the text of the last match, so that
       # `receive` could not overwrite it and would need new memory for the next report.

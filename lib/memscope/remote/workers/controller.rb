@@ -81,9 +81,7 @@ module Memscope
       private
 
       def rules
-        %i[soft interval_seconds min_uptime_seconds].to_h do |rule|
-          [rule, Configuration.effective(:"policy_#{rule}")]
-        end
+        %i[soft interval_seconds min_uptime_seconds].to_h { |rule| [rule, Configuration.effective(:"policy_#{rule}")] }
       end
 
       # Logs whether the policy acts, and its limits, at first and whenever that changes.

@@ -136,31 +136,28 @@ module Memscope
     module Table
       ROW = /^(\w+)(?:\{([\w,]+)\})? (\w+|-)([^|\n]*)(?:\| (.+))?\n((?:  .*\n)+)/
 
-      class << self
-        def read
-          File.read("#{__dir__}/definitions.txt", encoding: "UTF-8").scan(ROW).map do |row|
-            name, labels, source, read, report, help = row
-            Definition.new(name, help.split("\n").map(&:strip).join(" "), (source.to_sym unless source == "-"),
-                           way(read.strip), report: report && way(report), labels: labels.to_s.split(",").map(&:to_sym))
-          end
-        end
-
-        private
-
-        # The way from a reading to a number: fields and keys with dots between them, perhaps divided; or a method of
-        # Computed with arguments.
-        def way(text)
-          method, *arguments = text.delete_prefix("=").split
-          return ->(reading) { Computed.public_send(method, reading, *arguments) } if text.start_with?("=")
-
-          path, divisor = text.split("/")
-          steps = path.to_s.split(".").map(&:to_sym)
-          lambda do |reading|
-            value = steps.reduce(reading) { |from, step| from.is_a?(Hash) ? from[step] : from&.public_send(step) }
-            divisor && value ? value.fdiv(divisor.to_i) : value
-          end
+      def self.read
+        File.read("#{__dir__}/definitions.txt", encoding: "UTF-8").scan(ROW).map do |row|
+          name, labels, source, read, report, help = row
+          Definition.new(name, help.split("\n").map(&:strip).join(" "), (source.to_sym unless source == "-"),
+                         way(read.strip), report: report && way(report), labels: labels.to_s.split(",").map(&:to_sym))
         end
       end
+
+      # The way from a reading to a number: fields and keys with dots between them, perhaps divided; or a method of
+      # Computed with arguments.
+      def self.way(text)
+        method, *arguments = text.delete_prefix("=").split
+        return ->(reading) { Computed.public_send(method, reading, *arguments) } if text.start_with?("=")
+
+        path, divisor = text.split("/")
+        steps = path.to_s.split(".").map(&:to_sym)
+        lambda do |reading|
+          value = steps.reduce(reading) { |from, step| from.is_a?(Hash) ? from[step] : from&.public_send(step) }
+          divisor && value ? value.fdiv(divisor.to_i) : value
+        end
+      end
+      private_class_method :way
     end
 
     # All families, in the order of their export. The costs of the readings are last, when all readings have been taken.

@@ -16,7 +16,9 @@ module Memscope
                   when :garbage then text(:maybe_garbage, bytes: size(garbage.affected_bytes))
                   when :grown then grown
                   when :too_early then text(:too_early)
-                  when :incomplete then incomplete
+                  when :incomplete
+                    unknown, made = @reading.checked.partition { |check| check.outcome == :unknown }
+                    text(:no_problems_but, checks: counted(made.size, "checks"), unknown: count(unknown.size))
                   else text(:no_problems)
                   end
         "#{verdict}. #{rss}."
@@ -71,11 +73,6 @@ module Memscope
         parts << "private #{signed_mebibytes(changes[:uss])}" if changes[:uss]
         seconds = (@reading.at - @reading.changed_since).round
         text(:changed, seconds: count(seconds), rss: signed_mebibytes(changes[:rss]), parts: parts.join(", "))
-      end
-
-      def incomplete
-        unknown, made = @reading.checked.partition { |check| check.outcome == :unknown }
-        text(:no_problems_but, checks: counted(made.size, "checks"), unknown: count(unknown.size))
       end
 
       # A leak is a finding.

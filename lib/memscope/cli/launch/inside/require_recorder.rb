@@ -12,10 +12,8 @@ module Memscope
       HOOKS = File.join(__dir__, "require_hooks.rb")
 
       class << self
-        # @return [Array<Entry>] in the order in which the files began to load
-        attr_reader :entries
-        # @return [String] the working directory at the start
-        attr_reader :directory
+        # The entries, in the order in which the files began to load, and the working directory at the start.
+        attr_reader :entries, :directory
 
         # @return [Array<Array(Integer, String)>] calls of `require` for features that were loaded already: the
         #   number of the calling file, and the feature

@@ -7,20 +7,16 @@ module Memscope
       GROWN_SHARE = 0.05
       MANY_THREADS = 50
 
-      class << self
-        private
-
-        # A rule on a figure that has grown since the earlier diagnosis.
-        def growth(id, now, grown = -> { growth_of(now) }, **entries, &block)
-          rule(id, grown, inapplicable: :incomparable, floor: Diagnosis::GROWN, **entries) do |bytes|
-            amount = figure(now)
-            found = figure(block, bytes)
-            { severity: reaches?(bytes, GROWN_SHARE * rss_bytes) ? :warning : :info, returns: :in_use, **found,
-              figures: { time: format("%.1f", seconds), before_bytes: amount - bytes, now_bytes: amount,
-                         **found[:figures].to_h },
-              evidence: { seconds: seconds, now_bytes: amount, **found[:evidence].to_h },
-              why: [:grew, *found[:why], by_history] }
-          end
+      # A rule on a figure that has grown since the earlier diagnosis.
+      def self.growth(id, now, grown = -> { growth_of(now) }, **entries, &block)
+        rule(id, grown, inapplicable: :incomparable, floor: Diagnosis::GROWN, **entries) do |bytes|
+          amount = figure(now)
+          found = figure(block, bytes)
+          { severity: reaches?(bytes, GROWN_SHARE * rss_bytes) ? :warning : :info, returns: :in_use, **found,
+            figures: { time: format("%.1f", seconds), before_bytes: amount - bytes, now_bytes: amount,
+                       **found[:figures].to_h },
+            evidence: { seconds: seconds, now_bytes: amount, **found[:evidence].to_h },
+            why: [:grew, *found[:why], by_history] }
         end
       end
 

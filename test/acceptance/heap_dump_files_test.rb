@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../../test_helper"
+require_relative "../test_helper"
 require "json"
 require "memscope/cli/cli"
 require "stringio"
@@ -8,7 +8,7 @@ require "tmpdir"
 require "zlib"
 
 # Dumps as people have them: piped, cut, written with since:, traced where a method has another alphabet.
-class DumpSourceTest < MemscopeTest
+class HeapDumpFilesTest < MemscopeTest
   HeapGraph = Memscope::HeapGraph
 
   ROOT = { type: "ROOT", root: "vm", references: ["0x100"] }.freeze
@@ -156,28 +156,14 @@ class DumpSourceTest < MemscopeTest
     end
   end
 
+  # However late the first byte comes.
   def test_fifos
     Dir.mktmpdir("memscope") do |directory|
       File.mkfifo("#{directory}/fifo")
-      writer = Thread.new { File.write("#{directory}/fifo", whole) }
+      writer = Thread.new { sleep(0.1) && File.write("#{directory}/fifo", whole) }
 
       assert_equal [103, 1, SITE], counts(HeapGraph.read("#{directory}/fifo"))
       writer.join
-      error = assert_raises(Memscope::Dump::Failed) do
-        short { HeapGraph.read("#{directory}/fifo") }
-      end
-
-      assert_equal "nothing was written to this FIFO within 0.1 seconds", error.message
     end
-  end
-
-  def short
-    source = Memscope::Dump::Source
-    before = source.send(:remove_const, :TIMEOUT)
-    source.const_set(:TIMEOUT, 0.1)
-    yield
-  ensure
-    source.send(:remove_const, :TIMEOUT)
-    source.const_set(:TIMEOUT, before)
   end
 end
