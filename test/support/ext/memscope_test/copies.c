@@ -9,11 +9,14 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -105,6 +108,10 @@ static void send_answer(const struct copy_answer *answer) {
     }
 }
 
+/* Shared with the copy, which first loads the extension. Then the process maps memory in the same place. */
+enum stage { LOADING, LOADED, MAPPED };
+static atomic_int *stage;
+
 static void live(const char *library, const char *const *expressions, long count, int answer, int file) {
     void *loaded;
     int (*begin)(pid_t);
@@ -121,6 +128,8 @@ static void live(const char *library, const char *const *expressions, long count
     *(void **)&evaluate = dlsym(loaded, "memscope_copy_evaluate");
     if (begin == NULL || evaluate == NULL || begin(getppid()) != 0)
         _exit(7);
+    for (atomic_store(stage, LOADED); atomic_load(stage) != MAPPED;)
+        sched_yield();
     for (long index = 0; index < count; index++) {
         struct copy_answer given;
 
@@ -144,6 +153,25 @@ static VALUE next_answer(const char **at, const char *end) {
 }
 
 #define MAX_ANSWER ((size_t)64 << 20)
+#define MAPPED_BYTES ((size_t)16 << 20)
+
+static bool has_ended(pid_t copy) {
+    siginfo_t info = {0};
+
+    return waitid(P_PID, (id_t)copy, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 || info.si_pid != 0;
+}
+
+/* The kernel puts it where it put the extension in the copy: below the lowest mapping of both. */
+static void map_in_the_same_place(pid_t copy) {
+    void *mapped;
+
+    while (atomic_load(stage) != LOADED && !has_ended(copy))
+        sched_yield();
+    mapped = mmap(NULL, MAPPED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped != MAP_FAILED)
+        memset(mapped, 1, MAPPED_BYTES);
+    atomic_store(stage, MAPPED);
+}
 
 /* "Rss: 123 kB" of smaps_rollup. */
 static uint64_t rss_bytes(void) {
@@ -170,8 +198,8 @@ static const char **taken_from(VALUE expressions, long count) {
 /*
  * Host.in_copy(path of memscope.so, expressions, file) -> [answers, rss, status]: for each expression, whether it
  * raised, and its bytes. file: nil, or a descriptor, which is 101 in the copy. rss: bytes of this process, which keeps
- * the GVL and touches no new memory while the copy lives. status: 0, or the number of the signal that ended the copy,
- * or 256 and more if it exited with an error.
+ * the GVL. It touches no new memory while the copy lives, but for 16 MiB that it maps at the copy's beginning. status:
+ * 0, or the number of the signal that ended the copy, or 256 and more if it exited with an error.
  */
 static VALUE host_in_copy(VALUE self, VALUE library, VALUE expressions, VALUE file) {
     long count = RARRAY_LEN(expressions);
@@ -188,10 +216,14 @@ static VALUE host_in_copy(VALUE self, VALUE library, VALUE expressions, VALUE fi
         rb_sys_fail("pipe");
     memset(buffer, 1, MAX_ANSWER);
     rss_bytes();
+    stage = mmap(NULL, sizeof *stage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (stage == MAP_FAILED)
+        rb_sys_fail("mmap");
     copy = (pid_t)syscall(SYS_clone, 0, 0, 0, 0, 0);
     if (copy == 0)
         live(path, taken, count, ends[1], NIL_P(file) ? -1 : NUM2INT(file));
     close(ends[1]);
+    map_in_the_same_place(copy);
     while ((received = read(ends[0], buffer + length, MAX_ANSWER - length)) > 0)
         length += (size_t)received;
     close(ends[0]);
