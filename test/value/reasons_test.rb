@@ -30,7 +30,8 @@ class ReasonsTest < MemscopeTest
 
   def test_each_sentence_has_as_many_places_as_arguments
     SOURCES.each_value do |source|
-      calls(source, "memscope_reason_of").each do |id, *arguments|
+      set = calls(source, "memscope_set_reason_of").map { |_hash, _key, *reason| reason }
+      [*calls(source, "memscope_reason_of"), *set].each do |id, *arguments|
         assert_equal arguments.size, Reasons::WORDS[id[1..-2]].scan(/%(?:[sd]|\.\df)/).size, id
       end
     end
@@ -83,6 +84,7 @@ class ReasonsTest < MemscopeTest
   # The parts of a file in which each string literal is an id.
   def places(name, source)
     [*%w[memscope_reason memscope_reason_of].flat_map { |function| calls(source, function).map(&:first) },
+     *calls(source, "memscope_set_reason_of").map { |_hash, _key, id| id },
      *%w[memscope_set_reason memscope_heap_call_list].flat_map { |function| calls(source, function).map(&:last) },
      *source.scan(/refusal = "\w+"/), *returned(name, source),
      *('"unread"' if source.include?("memscope_unread(")),
