@@ -44,6 +44,13 @@ class TracerTest < Minitest::Test
     end
   end
 
+  def test_a_program_with_a_constant_of_the_same_name_is_refused
+    running(RbConfig.ruby, "-W0", "-e", "Memscope = 1; puts; $stdout.flush; sleep", ready: true) do |pid|
+      assert_equal ["so_refused", pid.to_s, "memscope.so", "Init_memscope raised"], refusal(pid)
+      assert_match(/^TracerPid:\s*0$/, File.read("/proc/#{pid}/status"))
+    end
+  end
+
   private
 
   def running(*command, ready: false)

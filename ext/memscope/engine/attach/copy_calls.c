@@ -181,7 +181,7 @@ bool memscope_private_copy_load(struct memscope_private_copy *copy, int extensio
     struct memscope_remote_module module;
     char path[64];
     int length = snprintf(path, sizeof path, "/proc/self/fd/%ld", file);
-    uint64_t handle = 0;
+    uint64_t handle = 0, raised = 0;
 
     if (file < 0 || !memscope_remote_write(copy->pid, copy->room + RESULT_AT, path, (size_t)length + 1))
         return memscope_refuse(refusal, "so_refused", "%d\n%s\nmemfd_create", (int)copy->target->pid, OBJECT);
@@ -191,9 +191,11 @@ bool memscope_private_copy_load(struct memscope_private_copy *copy, int extensio
     if (handle == 0 || !find_extension(copy, &module))
         return refuse_load(copy, refusal);
     *evaluate = memscope_remote_module_address(&module, "memscope_copy_evaluate");
-    return call(copy, memscope_remote_module_address(&module, "Init_memscope"), 0, 0, NULL, refusal) &&
-           call(copy, memscope_remote_module_address(&module, "memscope_copy_begin"), (uint64_t)copy->parent, 0, NULL,
-                refusal);
+    if (!call(copy, memscope_remote_module_address(&module, "memscope_copy_begin"), (uint64_t)copy->parent, 0, &raised,
+              refusal))
+        return false;
+    return (int)raised == 0 ||
+           memscope_refuse(refusal, "so_refused", "%d\n%s\nInit_memscope raised", (int)copy->target->pid, OBJECT);
 }
 
 bool memscope_private_copy_evaluate(struct memscope_private_copy *copy, uint64_t evaluate, const char *expression,
