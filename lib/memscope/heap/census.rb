@@ -27,19 +27,19 @@ module Memscope
 
     class << self
       # (see Memscope.census)
-      def read(gc: false, private: false) = take(gc, private, nil)
+      def read(gc: false, private: false, native: Native) = take(gc, private, nil, native)
 
       # Like `read`, but with the waiting and the forked child of RubyHeap.bounded.
       # @api private
-      def bounded(gc: false, private: false, budget_us: BUDGET_US) = take(gc, private, budget_us)
+      def bounded(gc: false, private: false, budget_us: BUDGET_US) = take(gc, private, budget_us, Native)
 
       private
 
       # Pages that were shared before the collection count as shared: the collection itself writes to pages.
-      def take(collect, private, budget_us)
+      def take(collect, private, budget_us, native)
         check_switch(:gc, collect)
-        shared = Native.inherited if check_switch(:private, private)
-        body = Native.census(collect, budget_us, shared)
+        shared = native.inherited if check_switch(:private, private)
+        body = native.census(collect, budget_us, shared)
         GROUPINGS.each_value { |rows| body[rows].sort_by! { |row| [-row[:memsize_bytes], row[:name]] } }
         body[:reasons][:names] = :names_from_code if body[:total_count]
         body[:private] = private || nil

@@ -27,13 +27,13 @@ module Memscope
 
     class << self
       # (see Memscope.dump)
-      def write(path, format: :perfetto, gc: false, deadline: 60)
+      def write(path, format: :perfetto, gc: false, deadline: 60, native: Native)
         Field.choice(:format, format, FORMATS.keys, call: "Memscope.dump")
         check_switch(:gc, gc)
         Field.seconds(:deadline, deadline, DEADLINES, "seconds above 0, up to #{DEADLINES.end}", call: "Memscope.dump")
         # The size rule, by its number in the extension. Unknown allocators get jemalloc's rule, the coarsest.
-        sizes = Allocator.read.name == :glibc ? 1 : 2
-        create(path, format) { |file, kind| Native.dump(file.fileno, kind, sizes, gc, (deadline * 1000).ceil) }
+        sizes = Allocator.read(native: native).name == :glibc ? 1 : 2
+        create(path, format) { |file, kind| native.dump(file.fileno, kind, sizes, gc, (deadline * 1000).ceil) }
       end
 
       # Converts a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7, and leaves out its contents.

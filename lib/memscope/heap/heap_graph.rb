@@ -104,10 +104,10 @@ module Memscope
 
     class << self
       # (see Memscope.heap_graph)
-      def take(**given)
+      def take(native: Native, **given)
         options = checked(given)
         kind, target, named = target_of(options[:paths_to])
-        body = Native.heap_graph(options[:top], kind, target, options[:strings], options[:in] == :process,
+        body = native.heap_graph(options[:top], kind, target, options[:strings], options[:in] == :process,
                                  (options[:deadline] * 1000).ceil)
         answered(body, named)
       end

@@ -26,10 +26,11 @@ module Memscope
     # @api private
     Inputs = Struct.new(:allocator, :environment, :variables, :secure, :confs, :conf_variable, :current,
                         :mallopt_callers, keyword_init: true) do
-      # @return [Inputs] of this process
-      def self.read
-        given = { **Native.allocator_settings.slice(:confs, :conf_variable), **Native.allocator_inputs }
-        new(allocator: Allocator.read, environment: HostEnvironment.read(Cgroup.read), **Field.plain(given))
+      # @return [Inputs]
+      def self.read(native = Native)
+        given = { **native.allocator_settings.slice(:confs, :conf_variable), **native.allocator_inputs }
+        new(allocator: Allocator.read(native: native), **Field.plain(given),
+            environment: HostEnvironment.read(Cgroup.read(native: native), native: native))
       end
     end
 
@@ -38,10 +39,11 @@ module Memscope
     # Reads this process's settings. Tier T2.
     #
     # @return [Lint]
-    def self.read
+    def self.read(native: Native)
       began = Cost.now
-      body = body_of(Inputs.read)
-      capture(body.update(cost: Cost.of(:T2, Cost.now - began)))
+      inputs = Inputs.read(native)
+      body = body_of(inputs)
+      capture(body.update(cost: Cost.of(:T2, Cost.now - began)), inputs.allocator.envelope)
     end
 
     # @api private

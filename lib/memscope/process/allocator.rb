@@ -17,17 +17,18 @@ module Memscope
     def settings = @settings.to_h { |setting| [setting.name.to_sym, setting] }.freeze
 
     # (see Memscope.allocator)
-    def self.read = capture(body)
+    def self.read(native: Native) = capture(body(native))
 
     # @api private
-    def self.body
-      @at_start ||= at_start
-      Native.allocator.update(@at_start) { |_reasons, now, at_start| { **at_start, **now } }
+    def self.body(native = Native)
+      fixed = native.own? ? (@at_start ||= at_start(native)) : at_start(native)
+      native.allocator.update(fixed) { |_reasons, now, at_start| { **at_start, **now } }
     end
 
-    # The settings and their reasons, read once: allocators take their settings when the process starts.
-    def self.at_start
-      given = Native.allocator_settings
+    # The settings and their reasons. Allocators take their settings when the process starts, so this process's are read
+    # once.
+    def self.at_start(native)
+      given = native.allocator_settings
       given = MallocConf.attribute(**given) if given[:conf_variable]
       { settings: given[:settings].map { |setting| Setting.capture(setting) }.freeze,
         reasons: Reasons.sentences(given[:reasons]) }.freeze

@@ -44,7 +44,7 @@ module Memscope
     include Collection
 
     # (see Memscope.arenas)
-    def self.read = capture(Native.arenas(true))
+    def self.read(native: Native) = capture(native.arenas(true))
 
     # Tier T1 under jemalloc. Elsewhere tier T2, hence read only at an interval (seconds), and not at all without one.
     # @api private

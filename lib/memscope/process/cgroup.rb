@@ -14,12 +14,12 @@ module Memscope
     # @param cgroup_root [String] read instead of /sys/fs/cgroup
     # @return [Cgroup]
     # @raise [ArgumentError] unless both can be paths
-    def self.read(proc_root: "/proc", cgroup_root: "/sys/fs/cgroup")
+    def self.read(proc_root: "/proc", cgroup_root: "/sys/fs/cgroup", native: Native)
       { proc_root: proc_root, cgroup_root: cgroup_root }.each do |name, root|
         path = root.is_a?(String) && !root.include?("\0")
         Field.refuse(name, root, "a path, a String", call: "Memscope::Cgroup.read") unless path
       end
-      capture(Native.cgroup("self", proc_root, cgroup_root))
+      capture(native.cgroup(native.process, proc_root, cgroup_root))
     end
   end
 end

@@ -22,11 +22,11 @@ module Memscope
 
     class << self
       # @return [Fragmentation] with the figures that this allocator has statistics for
-      def read
-        case name = Allocator.read.name
-        when :jemalloc then of_jemalloc(*of_one_epoch)
-        when :glibc then of_glibc(Ledger.read(deep: true))
-        else build(name, [Snapshot.read], stuck: [], reasons: { allocator: :statistics_unread })
+      def read(native: Native)
+        case name = Allocator.read(native: native).name
+        when :jemalloc then of_jemalloc(*of_one_epoch(native))
+        when :glibc then of_glibc(Ledger.read(deep: true, native: native))
+        else build(name, [Snapshot.read(native: native)], stuck: [], reasons: { allocator: :statistics_unread })
         end
       end
 
@@ -43,9 +43,9 @@ module Memscope
       private
 
       # Both are read once more if the epoch was advanced elsewhere between the two.
-      def of_one_epoch(again: true)
-        pair = [Snapshot.read, SizeClasses.capture(Native.size_classes(nil, false))]
-        again && pair.first.jemalloc&.fetch(:epoch) != pair.last.epoch ? of_one_epoch(again: false) : pair
+      def of_one_epoch(native, again: true)
+        pair = [Snapshot.read(native: native), SizeClasses.capture(native.size_classes(nil, false))]
+        again && pair.first.jemalloc&.fetch(:epoch) != pair.last.epoch ? of_one_epoch(native, again: false) : pair
       end
 
       def of_glibc(ledger)
@@ -62,7 +62,7 @@ module Memscope
       def build(allocator, readings, reasons: {}, **fields)
         known = readings.map(&:reasons).reduce({}, :merge).slice(:rss_bytes, :jemalloc, :classes, :deep, :extension)
         capture({ allocator: allocator, rss_bytes: readings.first.rss_bytes, **fields, reasons: { **known, **reasons },
-                  cost: Cost.sum(readings.map(&:cost)) })
+                  cost: Cost.sum(readings.map(&:cost)) }, readings.first.envelope)
       end
 
       def stuck_in(classes)

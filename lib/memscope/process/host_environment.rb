@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require "etc"
+require "etc" # for OwnRuby
 
 module Memscope
   Record.declare(__FILE__)
@@ -22,30 +22,24 @@ module Memscope
     class << self
       # @param proc_root [String] read instead of /proc; likewise `sys_root`
       # @return [HostEnvironment]
-      def read(cgroup, proc_root: "/proc", sys_root: "/sys")
+      def read(cgroup, proc_root: "/proc", sys_root: "/sys", native: Native)
+        facts = native.facts
         huge_pages = "#{sys_root}/kernel/mm/transparent_hugepage"
-        capture({ cpus: Etc.nprocessors, cpu_limit: cgroup.cpu_limit, memory_limit_bytes: cgroup.limit_bytes,
-                  ractors: Ractor.count, parent_pid: Process.ppid,
-                  cpu_seconds: Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID),
-                  variables: variables, forks: any_fork(proc_root), allocation_tracing: allocation_tracing?,
-                  major_collections: (GC.config[:rgengc_allow_full_mark] if GC.respond_to?(:config)),
+        capture({ cpu_limit: cgroup.cpu_limit, memory_limit_bytes: cgroup.limit_bytes,
+                  forks: any_fork(proc_root, native.process),
                   max_mappings: text("#{proc_root}/sys/vm/max_map_count")&.to_i,
                   thp_mode: text("#{huge_pages}/enabled")&.slice(/\[(\w+)\]/, 1),
-                  thp_gaps: text("#{huge_pages}/khugepaged/max_ptes_none")&.to_i, **of_process("#{proc_root}/self") })
+                  thp_gaps: text("#{huge_pages}/khugepaged/max_ptes_none")&.to_i, **facts,
+                  variables: variables(facts[:variables], native), **of_process("#{proc_root}/#{native.process}") })
       end
 
       private
 
-      def variables
-        unread = RUBY_VERSION < "3.3" ? 'HEAP_\d' : "HEAP_INIT_SLOTS"
-        wanted = ENV.select { |name, _value| name.ascii_only? && name.match?(/\A(DYNO\z|RUBY_GC_(?!#{unread}))/) }
+      def variables(given, native)
+        unread = native.ruby < "3.3" ? 'HEAP_\d' : "HEAP_INIT_SLOTS"
+        wanted = given.select { |name, _value| name.ascii_only? && name.match?(/\A(DYNO\z|RUBY_GC_(?!#{unread}))/) }
         { **wanted.to_h { |name, value| [name.to_sym, value.scrub] },
-          LD_PRELOAD: Native.environment_at_load("LD_PRELOAD") }.compact
-      end
-
-      # A new object has a known place only while allocations are traced.
-      def allocation_tracing?
-        ObjectSpace.respond_to?(:allocation_sourcefile) && !ObjectSpace.allocation_sourcefile(Object.new).nil?
+          LD_PRELOAD: native.environment_at_load("LD_PRELOAD") }.compact
       end
 
       def of_process(directory)
@@ -65,11 +59,13 @@ module Memscope
       def forked?(fields) = fields[6]&.to_i&.anybits?(FORKED)
 
       # nil if the kernel does not list children (built without CONFIG_PROC_CHILDREN), or no file can be opened.
-      def any_fork(proc_root)
-        lists = Dir.glob("#{proc_root}/self/task/*/children").filter_map { |path| text(path) }
+      # The end of a child of memscope's, as of a copy of the process, sends no signal (exit_signal in proc(5)).
+      def any_fork(proc_root, process)
+        lists = Dir.glob("#{proc_root}/#{process}/task/*/children").filter_map { |path| text(path) }
         return if lists.empty?
 
-        lists.flat_map(&:split).any? { |pid| forked?(ProcessIdentity.stat("#{proc_root}/#{pid}/stat")) }
+        children = lists.flat_map(&:split).map { |pid| ProcessIdentity.stat("#{proc_root}/#{pid}/stat") }
+        children.any? { |fields| forked?(fields) && fields[35] != "0" }
       rescue SystemCallError
         nil
       end

@@ -48,12 +48,12 @@ module Memscope
     include Lookup
 
     # (see Memscope.ledger)
-    def self.read(deep: false, shared: false, objects: false, strict: false, gc: false, garbage: false)
+    def self.read(deep: false, shared: false, objects: false, strict: false, gc: false, garbage: false, native: Native)
       { deep: deep, shared: shared, objects: objects, strict: strict, gc: gc, garbage: garbage }
         .each { |name, value| check_switch(name, value) }
-      return survey(shared: shared, strict: strict, gc: gc).first if garbage
+      return survey(shared: shared, strict: strict, gc: gc, native: native).first if garbage
 
-      of(gc ? RubyHeap::Garbage.collect : nil) { Native.ledger(deep, shared, objects, strict) }
+      of(native, gc ? RubyHeap::Garbage.collect(native) : nil) { native.ledger(deep, shared, objects, strict) }
     end
 
     # For readings that repeat: on Ruby 3.4 and newer, a ledger finishes a garbage collection in progress, which stops
@@ -66,13 +66,13 @@ module Memscope
 
     # A ledger with `garbage`, the Blocks that the same forked child found, and Ruby's heap with its pins.
     # @api private
-    def self.survey(shared: true, strict: false, gc: false)
+    def self.survey(shared: true, strict: false, gc: false, native: Native)
       blocks = heap = nil
-      ledger = of(gc ? RubyHeap::Garbage.collect : nil) do
-        body = Native.object_blocks(nil, shared, strict)
+      ledger = of(native, gc ? RubyHeap::Garbage.collect(native) : nil) do
+        body = native.object_blocks(nil, shared, strict)
         scan, pins = %i[ledger ruby_heap].map { |name| body.delete(name) }
         blocks = Loading.unit(:Blocks, RubyHeap).capture(body)
-        heap = pins ? RubyHeap.of(pins) : RubyHeap.bounded(objects: true)
+        heap = pins ? RubyHeap.of(pins, native) : RubyHeap.bounded(objects: true, native: native)
         scan.update(held_by(blocks.all ? blocks : heap, scan), garbage_max_bytes: blocks.garbage_max_bytes)
         scan.update(cost: body[:cost], reasons: { **scan[:reasons], garbage: garbage_reason(blocks) }.compact)
       end
@@ -96,14 +96,14 @@ module Memscope
       Reasons.sentence([:garbage_unfollowed, names])
     end
 
-    def self.of(collected)
-      unjudged = RubyHeap::Garbage.unjudged_bytes if collected
-      allocator = Allocator.body
+    def self.of(native, collected)
+      unjudged = RubyHeap::Garbage.unjudged_bytes(native) if collected
+      allocator = Allocator.body(native)
       body = yield.update(allocator: allocator, collected: collected)
       body[:garbage_max_bytes] = [body[:garbage_max_bytes], collectable(body[:rows]), unjudged].compact.min
       body[:cost] = sum(body[:cost], Cost.of(:T2, collected[:pause_us])) if collected
-      malloc_detail(body)&.then { |detail| add_jit_metadata(detail) }
-      if (inflation = Native.profile_inflation)
+      malloc_detail(body)&.then { |detail| add_jit_metadata(detail, native) }
+      if (inflation = native.profile_inflation)
         body[:reasons][:malloc] = [:samples_inflate_malloc, inflation.to_s]
       end
       capture(body)
@@ -113,9 +113,8 @@ module Memscope
 
     # Adds the malloc memory of Ruby's just-in-time compilers, besides the code, where this Ruby reports it. It gets no
     # row, because it is unknown in which heaps these blocks are, and how much of them is resident.
-    def self.add_jit_metadata(detail)
-      bytes = [(RubyVM::YJIT.runtime_stats&.[](:yjit_alloc_size) if defined?(RubyVM::YJIT.runtime_stats)),
-               (RubyVM::ZJIT.stats&.[](:zjit_alloc_bytes) if defined?(RubyVM::ZJIT.stats))].compact.sum
+    def self.add_jit_metadata(detail, native)
+      bytes = native.jit_bytes
       return unless bytes.positive?
 
       detail[:jit_metadata_bytes] = bytes

@@ -16,6 +16,6 @@ module Memscope
     include Collection
 
     # (see Memscope.mappings)
-    def self.read = capture(Native.mappings)
+    def self.read(native: Native) = capture(native.mappings)
   end
 end

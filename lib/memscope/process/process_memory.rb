@@ -10,7 +10,7 @@ module Memscope
   # +reasons+ has the reason.
   class ProcessMemory < Reading
     # (see Memscope.process_memory)
-    def self.read = capture(Native.process_memory("self"))
+    def self.read(native: Native) = capture(native.process_memory(native.process))
 
     # @return [Integer, nil] pages that another process maps too: Shared_Clean + Shared_Dirty
     def shared_bytes = shared_clean_bytes && shared_dirty_bytes && (shared_clean_bytes + shared_dirty_bytes)

@@ -26,17 +26,22 @@ module Memscope
     end
 
     # (see Memscope.ruby_heap)
-    def self.read(collect: false) = of(Native.ruby_heap(check_switch(:collect, collect), false, nil))
+    def self.read(collect: false, native: Native)
+      of(native.ruby_heap(check_switch(:collect, collect), false, nil), native)
+    end
 
     # For surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage collection under
     # way, and walks in a forked child if the walk would take longer than `budget_us`, and longer than a fork would stop
     # Ruby. A budget of 0 always forks.
     # @api private
-    def self.bounded(objects: false, budget_us: BUDGET_US) = of(Native.ruby_heap(false, objects, budget_us))
+    def self.bounded(objects: false, budget_us: BUDGET_US, native: Native)
+      of(native.ruby_heap(false, objects, budget_us), native)
+    end
 
     # @api private
-    def self.of(body)
-      body[:reasons][:compactable_bytes] = compaction_refusal if compaction_refusal
+    def self.of(body, native)
+      refusal = compaction_refusal(native.ruby)
+      body[:reasons][:compactable_bytes] = refusal if refusal
       capture(body)
     end
 

@@ -32,10 +32,10 @@ module Memscope
     include Collection
 
     # (see Memscope.size_classes)
-    def self.read(arena: nil)
-      known = Native.arenas(true)[:arenas].map { |body| body[:index] } unless arena.nil?
+    def self.read(arena: nil, native: Native)
+      known = native.arenas(true)[:arenas].map { |body| body[:index] } unless arena.nil?
       Field.choice(:arena, arena, [nil, *known], call: "Memscope.size_classes")
-      capture(Native.size_classes(arena, arena.nil?))
+      capture(native.size_classes(arena, arena.nil?))
     end
 
     # @return [Integer, nil] free regions of all slabs, in bytes, or nil if there are no classes

@@ -13,6 +13,6 @@ module Memscope
   # _bytes here.
   class Snapshot < Reading
     # (see Memscope.snapshot)
-    def self.read(malloc: false) = capture(Native.snapshot(check_switch(:malloc, malloc)))
+    def self.read(malloc: false, native: Native) = capture(native.snapshot(check_switch(:malloc, malloc)))
   end
 end

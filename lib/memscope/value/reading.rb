@@ -1,15 +1,19 @@
 # frozen_string_literal: true
 
 require_relative "record"
+require_relative "own_ruby"
 require_relative "../version"
 
 module Memscope
   Record.declare(__FILE__)
 
-  # The extension's methods, most of which return the body of one reading. Only this file loads the extension. If it
-  # cannot be loaded, the same methods return the values that Ruby alone knows, with the reason why the rest is missing.
+  # The extension's methods, most of which return the body of one reading, and the facts of OwnRuby. Only this file
+  # loads the extension. If it cannot be loaded, the same methods return the values that Ruby alone knows, with the
+  # reason why the rest is missing. A reading of another process comes from an object with the same methods (`native:`).
   # @api private
   module Native
+    extend OwnRuby
+
     begin
       require "memscope/memscope.so"
     rescue LoadError => e
@@ -160,10 +164,11 @@ module Memscope
 
       # Puts a body from the extension into an envelope of this process and moment, or into that of another reading.
       #
-      # @param body [Hash{Symbol => Object}] the fields, :reasons (as Reasons.sentences takes them) and :cost
+      # @param body [Hash{Symbol => Object}] the fields, :reasons (as Reasons.sentences takes them) and :cost; and the
+      #   envelope, if it comes from another process
       # @param envelope [Hash{Symbol => Object}, nil]
       def capture(body, envelope = nil)
-        super({ **body, **(envelope || stamp), reasons: Reasons.sentences(body[:reasons]) })
+        super({ **(envelope || stamp), **body, reasons: Reasons.sentences(body[:reasons]) })
       end
 
       # Checks the schema and the kind of a reading. A nested reading that shares the outer envelope is written without

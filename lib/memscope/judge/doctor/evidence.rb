@@ -58,27 +58,26 @@ module Memscope
       # @param gc [Boolean] collect garbage first
       # @return [Evidence]
       # @raise [ArgumentError] unless `gc` is true or false
-      def self.read(gc: false)
+      def self.read(gc: false, native: Native)
         Reading.check_switch(:gc, gc, call: "doctor")
         began = Cost.now
-        lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
-        ledger, blocks, heap = Ledger.survey(gc: gc)
-        snapshot = Snapshot.read
-        arenas, fragmentation = of_jemalloc(ledger)
-        parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
-                  fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
-                  cgroup: Cgroup.read, lint: lint }
+        lint = Lint.read(native: native) # first: it reads the process's CPU time, which the other readings increase
+        ledger, blocks, heap = Ledger.survey(gc: gc, native: native)
+        snapshot, memory, cgroup = [Snapshot, ProcessMemory, Cgroup].map { |kind| kind.read(native: native) }
+        arenas, fragmentation = of_jemalloc(ledger, native)
+        parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot, native),
+                  fragmentation: fragmentation, ruby_heap: heap, process_memory: memory, cgroup: cgroup, lint: lint }
         cost = Cost.sum([*parts.values, arenas].compact.map(&:cost))
-        capture({ **parts, **known(ledger, blocks), arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) },
-                                                    total_cost: { **cost, wall_us: Cost.now - began }.freeze })
+        capture({ **parts, **known(ledger, blocks, native), total_cost: { **cost, wall_us: Cost.now - began }.freeze,
+                                                            arenas: arenas&.map { |one| one.to_h.slice(*OF_ARENAS) } })
       end
 
       def self.large?(ledger, row) = (ledger.row(row)&.bytes || 0) >= GROWN
 
-      def self.shared_files(ledger)
+      def self.shared_files(ledger, native)
         return unless large?(ledger, :shared_memory)
 
-        files = Mappings.read.group_by(&:name).map do |name, mappings|
+        files = Mappings.read(native: native).group_by(&:name).map do |name, mappings|
           [name.to_sym, mappings.sum { |mapping| mapping.rows[:shared_memory] || 0 }]
         end
         files.select { |_name, bytes| bytes.positive? }.max_by(MAX_SHARED_FILES, &:last).to_h
@@ -103,14 +102,23 @@ module Memscope
         false
       end
 
-      def self.known(ledger, blocks)
-        { verdict: Runtime.current.verdict, objects: Objects.kept, garbage: Garbage.of(blocks),
-          gc_pause_ms: Native.gc_pause_ms, mappers: mappers(ledger), shared_files: shared_files(ledger) }
+      def self.known(ledger, blocks, native)
+        { garbage: Garbage.of(blocks), gc_pause_ms: native.gc_pause_ms, shared_files: shared_files(ledger, native),
+          **(native.own? ? kept(ledger) : {}) }
       end
 
-      def self.of_jemalloc(ledger) = ([Arenas.read, Fragmentation.read] if ledger.allocator.name == :jemalloc)
+      # What only the process itself keeps, or can look up.
+      def self.kept(ledger)
+        { verdict: Runtime.current.verdict, objects: Objects.kept, mappers: mappers(ledger) }
+      end
 
-      def self.second_snapshot(jemalloc)
+      def self.of_jemalloc(ledger, native)
+        [Arenas, Fragmentation].map { |kind| kind.read(native: native) } if ledger.allocator.name == :jemalloc
+      end
+
+      # In a copy, nothing would have changed.
+      def self.second_snapshot(first, native)
+        jemalloc = first.jemalloc if native.own?
         return unless jemalloc && jemalloc[:background_threads]&.zero?
         return unless jemalloc[:pdirty] && jemalloc[:pdirty] * jemalloc[:page_bytes] >= MIN_FREED_BYTES
 
@@ -118,7 +126,7 @@ module Memscope
         Snapshot.read
       end
 
-      private_class_method :known, :large?, :mappers, :names_mmap?, :of_jemalloc, :second_snapshot, :shared_files
+      private_class_method :known, :kept, :large?, :mappers, :names_mmap?, :of_jemalloc, :second_snapshot, :shared_files
     end
   end
 end

@@ -12,16 +12,21 @@ module Memscope
       COUNTED = %i[heap_marked_slots heap_live_slots malloc_increase_bytes].all? { |name| GC.stat.key?(name) }
 
       # Call right after `collect`, before the program drops any of the survivors. Makes no objects.
-      # @return [Integer, nil] an upper bound on the bytes allocated since that Ruby counts. nil if another GC has run
-      def self.unjudged_bytes
+      # @return [Integer, nil] an upper bound on the bytes allocated since that Ruby counts, 0 in a copy, in which no
+      #   other thread runs. nil if another GC has run
+      def self.unjudged_bytes(native = Native)
+        return 0 unless native.own?
         return unless COUNTED && GC.latest_gc_info(:state) != :marking && GC.latest_gc_info(:major_by)
 
         slots = GC.stat(:heap_live_slots) - GC.stat(:heap_marked_slots) # while the GC sweeps, garbage counts as live
         (UNCOUNTED * [slots, 0].max) + GC.stat(:malloc_increase_bytes)
       end
 
-      # Runs a major GC as GC.start does, and returns the body of a Ledger::Collected.
-      def self.collect
+      # Runs a major GC as GC.start does, and returns the body of a Ledger::Collected. A GC of a copy changes neither
+      # the process nor what it shares.
+      def self.collect(native = Native)
+        return { pause_us: native.collect_garbage } unless native.own?
+
         shared = Native.inherited
         before = ProcessMemory.read.rss_bytes
         began = Cost.now
