@@ -27,9 +27,14 @@ module Memscope
     end
 
     # @return [Array<Integer>] the pids of the Ruby processes that this user can see
-    def self.rubies
-      Dir.children("/proc").grep(/\A\d+\z/).map(&:to_i).select { |pid| Files.new(pid).runs_ruby? }.sort
-    end
+    def self.rubies = Dir.children("/proc").grep(/\A\d+\z/).map(&:to_i).select { |pid| ruby?(pid) }.sort
+
+    # @api private
+    def self.ruby?(pid) = Files.new(pid).runs_ruby?
+
+    # @api private
+    # @return [Symbol, nil] as the field of that name
+    def self.copying(pid) = Files.new(pid).copying
 
     # The files of /proc/PID that this user can read. The process may control their text: nothing in it is trusted.
     # @api private
@@ -37,6 +42,8 @@ module Memscope
       MALLOCS = { jemalloc: /\Alibjemalloc/, mimalloc: /\Alibmimalloc/, tcmalloc: /\Alibtcmalloc/,
                   musl: /\A(ld-musl-|libc\.musl-)/, glibc: /\Alibc(-[\d.]+)?\.so/ }.freeze
       VARIABLES = %w[LD_PRELOAD MALLOC_CONF MALLOC_ARENA_MAX GLIBC_TUNABLES].freeze
+      # Who may trace processes, in a kernel with Yama.
+      YAMA = "/proc/sys/kernel/yama/ptrace_scope"
       # Maximum characters of a command line.
       MAX_COMMAND_LENGTH = 500
       # Fields copied from a ProcessMemory.
@@ -58,8 +65,22 @@ module Memscope
         false
       end
 
+      # Whether this user may have a copy of it made, or why not. The kernel opens `mem` for whoever may trace it.
+      def copying
+        status = read("status", :copying).to_s
+        return :traced if status.match?(/^TracerPid:\s*[1-9]/)
+
+        File.open("/proc/#{@pid}/mem") { :possible }
+      rescue Errno::EACCES, Errno::EPERM
+        return :other_user unless status[/^Uid:\s*\d+\s+(\d+)/, 1].to_i == Process.euid
+
+        File.exist?(YAMA) && File.read(YAMA).to_i.positive? ? :yama : :not_dumpable
+      rescue SystemCallError
+        nil # it has just ended
+      end
+
       def body
-        { command: command, runs_ruby: runs_ruby?, **figures, mallocs: mallocs, variables: variables,
+        { command: command, runs_ruby: runs_ruby?, copying: copying, **figures, mallocs: mallocs, variables: variables,
           reasons: @reasons }
       end
 

@@ -1,0 +1,45 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Copy
+    # The file memscope.so for the Ruby of another process.
+    module Extension
+      FILE = "memscope/memscope.so"
+
+      class << self
+        # @return [String, nil] the path of the one that this process has loaded
+        def own = $LOADED_FEATURES.find { |path| path.end_with?("/#{FILE}") }
+
+        # Looks in the gem directories of the other process's Ruby, and beside those of this one.
+        #
+        # @param ruby [String] the version of the other process's Ruby
+        # @return [String] the path
+        # @raise [Client::Failed] if there is none, with the command that installs it
+        def of(pid, ruby)
+          abi = "#{ruby[/\A\d+\.\d+/]}.0"
+          prefix = File.dirname(File.readlink("/proc/#{pid}/exe"), 2)
+          beside = Gem.path.map { |path| path.sub(/\d+\.\d+\.\d+\z/, abi) }
+          homes = ["#{prefix}/lib/ruby/gems/#{abi}", *beside]
+          found = homes.flat_map { |home| Dir["#{home}/extensions/*/#{abi}*/memscope-#{VERSION}/#{FILE}"] }
+          found.first or raise failed(:not_installed, pid: pid, ruby: ruby, version: VERSION, gem: "#{prefix}/bin/gem")
+        end
+
+        # @return [String] the same file, without links
+        # @raise [Client::Failed] unless only this user and root can have written it
+        def check(path)
+          file = File.realpath(path)
+          open = [file, File.dirname(file)].find { |one| open?(File.stat(one)) }
+          open ? raise(failed(:untrusted, path: open)) : file
+        rescue SystemCallError => e
+          raise failed(:unreadable, path: path, why: e.class.new.message)
+        end
+
+        private
+
+        def open?(stat) = ![0, Process.euid].include?(stat.uid) || stat.mode.anybits?(0o022)
+
+        def failed(text, **figures) = Client::Failed.new(WORDS.fill(text, figures))
+      end
+    end
+  end
+end
