@@ -39,8 +39,9 @@ class CLITest < MemscopeTest
 
     assert_refused "memscope: unknown command: reprot (did you mean report?); allowed: #{commands}", "reprot"
     assert_refused "memscope: unknown command: gc; allowed: #{commands}", "gc"
-    allowed = "--pid N, --socket PATH, --json, --output FILE, --markdown, --deep, --shared, --objects, --garbage, " \
-              "--mappings, --arenas, --size-classes, --workers, --gc, --every SECONDS, --help, [-- COMMAND [ARG...]]"
+    allowed = "--pid N, --socket PATH, --no-attach, --pause, --so PATH, --json, --output FILE, --markdown, --deep, " \
+              "--shared, --objects, --garbage, --mappings, --arenas, --size-classes, --workers, --gc, " \
+              "--every SECONDS, --help, [-- COMMAND [ARG...]]"
 
     assert_refused "memscope report: invalid option: --yaml; allowed: #{allowed}", "report", "--yaml"
     assert_refused "memscope report: invalid option: --shaerd (did you mean --shared?); allowed: #{allowed}",

@@ -64,12 +64,14 @@ class CLIPidTest < MemscopeTest
     pid = process.pid.to_s
     silent = "process #{pid} does not listen: let it require \"memscope\" and start it with MEMSCOPE_LISTEN=1, or " \
              "call Memscope.listen in it"
-    ran = memscope("report", "--pid", pid)
+    ran = memscope("report", "--no-attach", "--pid", pid)
 
     assert_equal [0, "memscope report: #{silent}, so this is the kernel's view only\n"], [ran.status, ran.err]
     assert_match(/pid #{pid} seen from outside/, ran.out)
-    assert_equal "external_process", JSON.parse(memscope("report", "--pid", pid, "--json").out)["kind"]
-    [%w[report --deep], %w[report --arenas], %w[doctor], %w[purge]].each do |command|
+    assert_equal "external_process", JSON.parse(memscope("report", "--no-attach", "--pid", pid, "--json").out)["kind"]
+    kept = %w[--no-attach]
+
+    [["report", *kept, "--deep"], ["report", *kept, "--arenas"], ["doctor", *kept], %w[purge]].each do |command|
       assert_fails(74, "memscope #{command.first}: #{silent}\n", *command, "--pid", pid)
     end
   end
@@ -78,7 +80,7 @@ class CLIPidTest < MemscopeTest
   def test_a_socket
     path, process = listening_at_a_path
 
-    assert_match(/this is the kernel's view only/, memscope("report", "--pid", process.pid.to_s).err)
+    assert_match(/this is the kernel's view only/, memscope("report", "--no-attach", "--pid", process.pid.to_s).err)
     [%w[report], %w[doctor], %w[purge gc], %w[report --arenas]].each do |command|
       assert_match(/\bpid #{process.pid}$/, memscope(*command, "--socket", path).out)
     end

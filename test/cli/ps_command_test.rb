@@ -18,7 +18,7 @@ class CLIPsTest < MemscopeTest
 
     assert_match(/\A +pid +RSS +PSS +USS +malloc +listens +verdict  command\z/, lines[0])
     assert_match(/^ *#{asked.pid} +[\d,.]+ +[\d,.]+ +[\d,.]+ +glibc +yes +#{command}/, find(lines, asked))
-    assert_match(/^ *#{other.pid} +[\d,.]+ +[\d,.]+ +[\d,.]+ +jemalloc\? +no +#{command} .* -e \$stdout.*\send\z/,
+    assert_match(/^ *#{other.pid} +[\d,.]+ +[\d,.]+ +[\d,.]+ +jemalloc\? +copy +#{command} .* -e \$stdout.*\send\z/,
                  find(lines, other))
     assert_nil(lines.find { |line| line.start_with?(/ *#{Process.pid} /) })
   end

@@ -142,6 +142,15 @@ class CopyTest < MemscopeTest
     assert_refused("process 4711 cannot be copied: unheard of", "unheard of\n4711")
   end
 
+  def test_a_process_that_rests_from_a_copy_is_waited_for
+    began = Memscope::Clock.now
+    error = refused("busy\n4711")
+
+    assert_match(/\Aprocess 4711 is being copied by another memscope, or was copied a moment ago: /, error.message)
+    assert_operator Memscope::Clock.now - began, :>=, Memscope::Copy::PATIENCE
+    assert_operator @tracer.calls.size, :>, 1
+  end
+
   # The kernel does not tell why it denies a trace.
   def test_whoever_may_not_trace_it_learns_why
     { other_user: /\Aprocess \d+ is another user's: /, yama: /because of kernel.yama.ptrace_scope: run memscope as/,

@@ -57,7 +57,9 @@ module Memscope
                           WORDS[:seconds]).freeze
       LIMITS = { pid: Limit.new(NUMBER, :positive?.to_proc, WORDS[:process_id]),
                  top: Limit.of(1..10_000), **%i[every seconds warmup].to_h { |name| [name, SECONDS] } }.freeze
-      EXCLUSIVE = [%i[pid socket], %i[markdown json]].freeze
+      EXCLUSIVE = [%i[pid socket], %i[markdown json], %i[no_attach pause so]].freeze
+      # Options of a copy of the process.
+      COPIES = %i[no_attach pause so].freeze
       DECLARED = { limits: {}, most: 0, program: [], process: [], exclusive: [], defaults: {} }.freeze
 
       class << self
@@ -153,7 +155,7 @@ module Memscope
           other = others.find { |name| @given.key?(name) } if @given.key?(first)
           usage_error(:exclusive, option: dashed(first), other: dashed(other)) if other
         end
-        misplaced, = @given.keys & (program? ? [:pid, :socket, *@declared.process] : @declared.program)
+        misplaced, = @given.keys & (program? ? [:pid, :socket, *COPIES, *@declared.process] : @declared.program)
         usage_error(program? ? :not_for_command : :only_for_command, option: dashed(misplaced)) if misplaced
         most = program? ? 0 : @declared.most
         refuse(WORDS.fill(:unexpected_argument, given: @operands[most])) if @operands.size > most
@@ -191,9 +193,12 @@ module Memscope
         deliver do |display|
           next readings.map { |reading| "#{reading.to_json}\n" }.join if @given[:json]
 
-          readings.map { |reading| reading.to_s(**display.to_h, **view) }.join("\n")
+          "#{readings.map { |reading| reading.to_s(**display.to_h, **view) }.join("\n")}#{footer}"
         end
       end
+
+      # Below the text of readings.
+      def footer = nil
 
       def display(io = @out) = output ? Report::Display.new(unicode: true) : Report::Display.of(io)
 

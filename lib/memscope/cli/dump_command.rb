@@ -1,10 +1,14 @@
 # frozen_string_literal: true
 
+require_relative "copying"
+
 module Memscope
   module CLI
     # `memscope dump --pid N` writes a heap dump of a process that listens. `memscope dump -- COMMAND` writes a heap
     # dump of a Ruby program when it ends. `memscope dump --from DUMP` converts a dump of ObjectSpace.dump_all.
     class DumpCommand < Command
+      include Copying
+
       declare limits: { format: Limit.one_of(Dump::FORMATS.keys) }, process: %i[from gc],
               exclusive: [%i[from pid socket gc]]
 
@@ -28,13 +32,13 @@ module Memscope
         refuse_dumps(dump, e.message)
       end
 
-      # The other process writes FILE itself.
+      # The other process writes FILE itself, unless it is asked by way of a copy.
       def written
         note_own
         to = free_path(other? ? other.pid : Process.pid)
         return Memscope.dump(to, format: format, **@given.slice(:gc)) unless other?
 
-        asking { other.call(:dump, path: to, format: format.name, **@given.slice(:gc)) }
+        asking { answer(:dump, path: to, format: format.name, **@given.slice(:gc)) }
       rescue SystemCallError => e
         refuse_output(to, e)
       rescue Dump::Failed => e

@@ -39,8 +39,15 @@ module Memscope
       def cells(entry)
         process = entry.process
         sizes = [process.rss_bytes, process.pss_bytes, process.uss_bytes].map { |bytes| mebibytes(bytes) }
-        [process.pid.to_s, *sizes, entry.malloc_text, process.listens? ? "yes" : "no", entry.verdict.to_s,
+        [process.pid.to_s, *sizes, entry.malloc_text, asked(process), entry.verdict.to_s,
          process.command.to_s]
+      end
+
+      # How a process can be asked, or why it cannot.
+      def asked(process)
+        return "yes" if process.listens?
+
+        { possible: "copy", nil => "no" }.fetch(process.copying) { |why| "no: #{why.name.tr('_', ' ')}" }
       end
     end
   end

@@ -1,10 +1,14 @@
 # frozen_string_literal: true
 
+require_relative "copying"
+
 module Memscope
   module CLI
     # `memscope report`: where the memory of a process is. `memscope report -- COMMAND`: where the memory of a Ruby
     # program is when it ends.
     class ReportCommand < Command
+      include Copying
+
       # The options of the ledger.
       DEPTHS = %i[deep shared objects garbage].freeze
       # The readings other than the ledger, by the calls that read them.
@@ -42,7 +46,7 @@ module Memscope
 
       # If the process does not listen, the kernel's view replaces the ledger, unless the ledger has options.
       def ledger
-        other? ? other.call(:ledger, **depths) : Memscope.ledger(**depths)
+        other? ? answer(:ledger, **depths) : Memscope.ledger(**depths)
       rescue Client::Unreachable => e
         raise if @given.key?(:socket) || depths.any? || e.why == :gone
 

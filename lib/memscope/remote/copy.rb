@@ -22,6 +22,8 @@ module Memscope
     # Milliseconds for which the process may be stopped; and those that stand for any pause and any need of memory.
     MAX_PAUSE_MS = 200
     ANY_PAUSE_MS = 60_000
+    # Seconds to wait while the process is being copied, or rests from a copy: for ten times as long as it was stopped.
+    PATIENCE = 3
     # Milliseconds after which the tracer ends the copy.
     LIFETIME_MS = 120_000
     # The calls that a copy can answer. The others need a process that runs.
@@ -70,9 +72,10 @@ module Memscope
     private
 
     # With the extension for another Ruby if the process runs one.
-    def start(extension, long_pause)
+    def start(extension, long_pause, deadline = Clock.now + PATIENCE)
       connect(extension || Extension.own, long_pause)
     rescue Refusal => e
+      sleep(0.05) && retry if e.reason == :busy && Clock.now < deadline
       raise unless e.reason == :other_ruby
 
       ruby = e.arguments[1].to_s
