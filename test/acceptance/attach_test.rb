@@ -1,0 +1,97 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "open3"
+
+# A process that has never loaded memscope, asked from outside by the command line.
+class AttachTest < MemscopeTest
+  PROGRAM = <<~RUBY
+    class Order; def initialize(number) = @text = "order \#{number}" * 100; end
+    Thread.new { kept = Array.new(5_000) { |number| Order.new(number) }; sleep; p kept.size }
+    2.times { Thread.new { loop { Array.new(100) { "a" * 50 } } } } if ARGV.first == "busy"
+    sleep 0.3
+    GC.start
+    puts
+    $stdout.flush
+    sleep
+  RUBY
+
+  both_allocators "the retainer of objects on another thread's stack" do |preload|
+    %w[idle busy].each do |state|
+      running(state, preload: preload) do |pid|
+        text = ask("heap", "--pid", pid, "--paths-to", "Order")
+
+        assert_match(/paths to Order \(5,000 objects\)/, text)
+        assert_match(/Thread at -e:2 → Array → Order/, text)
+        assert_match(/^  taken from outside: paused [\d.]+ m?s, child [\d.]+ m?s; memscope was not loaded$/, text)
+      end
+    end
+  end
+
+  # The rows are those of the process itself, whose pages the copy shares.
+  both_allocators "the ledger of an idle process is the kernel's RSS, to the byte" do |preload|
+    running("idle", preload: preload) do |pid|
+      ledger = Memscope::Ledger.from_json(ask("report", "--pid", pid, "--json"))
+      rss = File.read("/proc/#{pid}/status")[/^VmRSS:\s*(\d+)/, 1].to_i * 1024
+
+      assert_equal rss, ledger.rss_bytes
+      assert_equal rss, ledger.rows.sum(&:bytes)
+      assert_equal pid, ledger.pid
+      assert_operator ledger[:malloc].bytes, :>, 5_000 * 700
+    end
+  end
+
+  def test_other_questions_and_nothing_left_behind
+    running("idle") do |pid|
+      before = traces(pid)
+      census = Memscope::Census.from_json(ask("census", "--pid", pid, "--json"))
+      doctor = Memscope::Diagnosis.from_json(ask("doctor", "--pid", pid, "--json"))
+      Dir.mktmpdir do |directory|
+        dump = File.join(directory, "heap.json")
+        ask("dump", "--pid", pid, "--output", dump)
+
+        assert_equal 5_000, Memscope::HeapGraph.read(dump, paths_to: "Order").target_count
+      end
+
+      assert_equal 5_000, census.by(:class).find { |row| row.name == "Order" }.count
+      assert_equal pid, doctor.pid
+      assert_equal before, traces(pid)
+    end
+  end
+
+  def test_no_attach_leaves_it_alone
+    running("idle") do |pid|
+      assert_match(/the kernel's view only/, ask("report", "--pid", pid, "--no-attach", output: :err))
+    end
+  end
+
+  private
+
+  def running(state, preload: nil)
+    reader, writer = IO.pipe
+    pid = spawn({ "LD_PRELOAD" => preload }, RbConfig.ruby, "-W0", "-e", PROGRAM, state, out: writer)
+    writer.close
+    reader.gets
+    yield pid
+  ensure
+    Process.kill(:KILL, pid)
+    Process.wait(pid)
+    reader.close
+  end
+
+  def ask(*arguments, output: :out)
+    memscope = File.join(ChildProcess::ROOT, "exe/memscope")
+    out, err, status = Open3.capture3(RbConfig.ruby, "-W0", "-I#{ChildProcess::ROOT}/lib", memscope,
+                                      *arguments.map(&:to_s))
+
+    assert_predicate status, :success?, err
+    { out: out, err: err }.fetch(output)
+  end
+
+  # Threads, descriptors, children, mappings, and who traces it.
+  def traces(pid)
+    [Dir.children("/proc/#{pid}/task").sort, Dir.children("/proc/#{pid}/fd").sort,
+     File.read("/proc/#{pid}/task/#{pid}/children"), File.read("/proc/#{pid}/maps"),
+     File.read("/proc/#{pid}/status")[/^TracerPid:.*$/], File.read("/proc/#{pid}/status")[/^SigBlk:.*$/]]
+  end
+end
