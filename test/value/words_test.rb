@@ -77,12 +77,14 @@ class WordsReaderTest < MemscopeTest
     end
   end
 
-  # By its name, or by a part of it: other parts may be made from a Symbol.
+  # By its name, or by a part of it: other parts may be made from a Symbol. The tracer names the refusals of a copy.
   def test_each_text_is_named_where_it_is_used
     WordFiles::ALL.each do |path|
       next if path.end_with?("/reasons.words") # C names most of them: see reasons_test.rb
 
-      words = Dir["#{File.dirname(path)}/**/*.rb"].flat_map { |file| File.read(file).scan(/\w+/) }.uniq
+      readers = [*Dir["#{File.dirname(path)}/**/*.rb"],
+                 *(Dir["#{ChildProcess::ROOT}/ext/memscope/**/*.c"] if path.end_with?("/copy.words"))]
+      words = readers.flat_map { |file| File.read(file).scan(/\w+/) }.uniq
 
       assert_empty(WordFiles.read(path).keys.reject { |name| name.name.split(".").intersect?(words) }, path)
     end

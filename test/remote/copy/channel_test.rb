@@ -82,7 +82,7 @@ class CopyChannelTest < MemscopeTest
     assert_failed(/could not answer: NameError: \?\[31mx\?/) { asked(:raised, "NameError: \e[31mx\u202e") }
     assert_failed(/another answer than/) { asked(:ended, "") }
     assert_failed(/is not JSON/) { asked(:value, "{") }
-    assert_failed(/the copy of process 4711 was ended after 120 s/) { asked(:refused, "too_late\n4711\n120") }
+    assert_failed(/the copy of process 4711 has failed by signal 11/) { asked(:refused, "copy_failed\n4711\n11") }
   end
 
   def test_an_answer_without_end
