@@ -34,7 +34,7 @@ class CLITest < MemscopeTest
   end
 
   def test_usage_errors
-    commands = "report, doctor, census, heap, dump, profile, leaks, tags, requires, watch, purge, " \
+    commands = "report, doctor, census, heap, dump, profile, leaks, tags, requires, watch, purge, attach, " \
                "top, ps, exec, --help, --version"
 
     assert_refused "memscope: unknown command: reprot (did you mean report?); allowed: #{commands}", "reprot"

@@ -90,8 +90,8 @@ class CopyTest < MemscopeTest
 
   def test_calls_that_need_the_process_itself
     %i[purge tags history verdict workers malloc_profile_start object_profile_state].each do |name|
-      assert_failed("#{name} needs process #{Process.pid} itself, not a copy: let it require \"memscope\" and start " \
-                    "it with MEMSCOPE_LISTEN=1") { |copy| copy.call(name) }
+      assert_failed("#{name} needs process #{Process.pid} itself, not a copy: run memscope attach --pid " \
+                    "#{Process.pid}") { |copy| copy.call(name) }
     end
   end
 

@@ -44,7 +44,8 @@ static VALUE native_open_copy(int count, VALUE *arguments, VALUE self) {
 
 /*
  * Native.evaluate_in(pid, text, thread, deadline_ms, die_at): likewise for a text of Ruby that creates a thread in the
- * live process, and does nothing else. `thread` is the name that this thread, and no other, gives itself.
+ * live process, and does nothing else. `thread` is the name that this thread, and no other, gives itself. For "", the
+ * process is only looked at.
  */
 static VALUE native_evaluate_in(VALUE self, VALUE pid, VALUE text, VALUE thread, VALUE deadline_ms, VALUE die_at) {
     const struct memscope_tracer_order order = {.pid = NUM2PIDT(pid),

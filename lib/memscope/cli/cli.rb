@@ -12,7 +12,7 @@ module Memscope
   # @api private
   module CLI
     # The names of the commands.
-    COMMANDS = %w[report doctor census heap dump profile leaks tags requires watch purge top ps exec].freeze
+    COMMANDS = %w[report doctor census heap dump profile leaks tags requires watch purge attach top ps exec].freeze
 
     COMMANDS.each { |name| autoload :"#{name.capitalize}Command", "#{__dir__}/#{name}_command.rb" }
 

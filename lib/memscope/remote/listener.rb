@@ -98,8 +98,13 @@ module Memscope
     attr_reader :pid
 
     # @api private
+    # @return [Float] when the last client was accepted, or when this listener began: seconds of CLOCK_MONOTONIC
+    attr_reader :last_client
+
+    # @api private
     def initialize(path)
       @pid = Process.pid
+      @last_client = Clock.now
       @path = path
       Sockets.directory(File.dirname(path))
       @server = Sockets.open(path)
@@ -195,6 +200,7 @@ module Memscope
         socket = @server.accept_nonblock(exception: false)
         break if socket == :wait_readable
 
+        @last_client = Clock.now
         @connections << Connection.new(socket, @part)
       end
     end

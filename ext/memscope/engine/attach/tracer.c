@@ -290,7 +290,8 @@ static bool have_evaluated(struct tracer *tracer) {
         .target = &tracer->target, .text = tracer->order->text, .thread = tracer->order->thread};
     char text[128];
 
-    if (!memscope_postponed_text_run(&postponed, &tracer->tracees,
+    if (*postponed.text != '\0' &&
+        !memscope_postponed_text_run(&postponed, &tracer->tracees,
                                      memscope_trace_now() + tracer->order->deadline_ms * MILLISECOND_NS,
                                      &tracer->refusal))
         return false;

@@ -28,7 +28,7 @@ enum memscope_tracer_message {
 
 struct memscope_tracer_order {
     pid_t pid;               /* the target */
-    const char *text;        /* to be evaluated by the live process, or NULL: a copy is made */
+    const char *text;        /* to be evaluated by the live process, or NULL: a copy is made. "" stops nothing */
     const char *thread;      /* the name of the thread that the text creates */
     int extension;           /* a descriptor of the extension for the target's Ruby, which a copy loads */
     const char *ruby;        /* the version that the extension is for: "3.4" */

@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+require_relative "listener"
+
+module Memscope
+  # Runs in a process that `memscope attach` has made load memscope: listens until no client has come for half an hour.
+  # @api private
+  module Attached
+    # Seconds without a client after which the process listens no longer.
+    IDLE_SECONDS = 1800
+    POLL_SECONDS = 1
+
+    class << self
+      # In a thread of its own, which ends when the process listens no longer.
+      #
+      # @param actions [Boolean, nil] the setting; nil: as the program has set it
+      # @raise [Configuration::Late] if it was another one before
+      def run(actions: nil)
+        unless [nil, Loading.unit(:Configuration).so_far.actions].include?(actions)
+          Loading.unit(:Configuration).change { |config| config.actions = actions }
+        end
+        listener = Listener.listen(nil)
+        sleep POLL_SECONDS while listener.open? && Clock.now - listener.last_client < IDLE_SECONDS
+        listener.close
+      end
+
+      # The text that a process evaluates to load and run this file.
+      #
+      # @param thread [String] the name of the thread
+      # @param paths [Array<String>] directories of the library and of the extension, as the process sees them
+      # @param actions [Boolean] whether clients may do more than read
+      # @return [String] Ruby. If it fails, another thread is named "!" and the class of the error, for five seconds
+      def text(thread, paths, actions:)
+        <<~RUBY
+          Thread.new do
+            Thread.current.report_on_exception = false
+            Thread.current.name = #{thread.dump}
+            own = defined?(Memscope) && Memscope.respond_to?(:ledger) && !defined?(Memscope::Attached)
+            $LOAD_PATH.unshift(#{paths.map(&:dump).join(', ')})
+            require #{"#{paths.first}/memscope".dump}
+            require #{"#{paths.first}/memscope/remote/attached".dump}
+            #{paths.size}.times { $LOAD_PATH.shift }
+            Memscope::Attached.run(actions: own ? nil : #{actions})
+          rescue Exception => error
+            Thread.new { Thread.current.name = "!\#{error.class}"; sleep 5 }.join
+          end
+        RUBY
+      end
+
+      # The text that ends a listener.
+      def closing_text(thread)
+        "Thread.new { Thread.current.name = #{thread.dump}; " \
+          "Memscope::Listener.current&.close if defined?(Memscope::Listener) }"
+      end
+    end
+  end
+end

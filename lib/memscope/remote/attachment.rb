@@ -1,0 +1,125 @@
+# frozen_string_literal: true
+
+require "securerandom"
+require_relative "attached"
+require_relative "copy"
+
+module Memscope
+  # Makes a process listen that has not loaded memscope: the process evaluates a text at its next safe point, which
+  # creates a thread that loads memscope (Native.evaluate_in). See docs/attach.md.
+  # @api private
+  class Attachment
+    WORDS = Words.beside(__FILE__)
+    # Seconds for the process to reach a safe point, and then to load memscope.
+    SAFE_POINT_SECONDS = 10
+    LOADING_SECONDS = 120
+    POLL_SECONDS = 0.02
+    # The beginning of a thread's name, which has at most 15 bytes: Configuration::Late.
+    LATE = "!Memscope::Conf"
+
+    # @param pid [Integer] of a Ruby process
+    def initialize(pid)
+      @pid = pid
+      @client = Client.new(pid)
+    end
+
+    # @return [String] what `open` would do, for people
+    # @raise [Client::Failed, Client::Unreachable] if it could not do so
+    def check
+      paths
+      WORDS.fill(listens? ? :listens : :possible, pid: @pid, ruby: ruby)
+    end
+
+    # Returns once the process listens.
+    #
+    # @param actions [Boolean] whether its clients may do more than read
+    # @return [String] for people
+    # @raise [Client::Failed, Client::Unreachable] if it does not
+    def open(actions: false)
+      return WORDS.fill(:listens, pid: @pid, ruby: ruby) if listens?
+
+      began = Clock.now
+      facts = evaluate { |thread| Attached.text(thread, paths, actions: actions) }
+      await_listener
+      WORDS.fill(:opened, pid: @pid, pause: Quantity.milliseconds(facts["pause_ns"].to_i / 1000),
+                          seconds: format("%.1f", Clock.now - began))
+    end
+
+    # Ends the listener that `open` has started, or any other.
+    #
+    # @return [String] for people
+    def close
+      return WORDS.fill(:silent, pid: @pid) unless listens?
+
+      evaluate { |thread| Attached.closing_text(thread) }
+      deadline = Clock.now + SAFE_POINT_SECONDS
+      sleep POLL_SECONDS while listens? && Clock.now < deadline
+      WORDS.fill(listens? ? :not_closed : :closed, pid: @pid)
+    end
+
+    private
+
+    def listens? = @client.check && @client.listens?
+
+    # Its version, for which nothing is stopped.
+    def ruby = @ruby ||= posted("", "")["ruby"].to_s
+
+    def evaluate
+      thread = "memscope-#{SecureRandom.hex(3)}"
+      posted(yield(thread), thread)
+    end
+
+    def posted(text, thread)
+      socket = Native.evaluate_in(@pid, text, thread, SAFE_POINT_SECONDS * 1000, 0)
+      raise failed(:not_started, why: Reasons.sentence(socket)) unless socket.is_a?(Integer)
+
+      channel = Copy::Channel.new(socket, @pid, SAFE_POINT_SECONDS * 2)
+      channel.ready.tap { channel.close }
+    rescue Copy::Refusal => e
+      obstacle = ExternalProcess.copying(@pid) if e.reason == :denied
+      raise [nil, :possible].include?(obstacle) ? e : failed_as(Copy::WORDS.fill(obstacle, pid: @pid))
+    end
+
+    # The directories of the library and of the extension for its Ruby, which it must see as this process does.
+    def paths
+      own = ruby.start_with?("#{RUBY_VERSION[/\A\d+\.\d+/]}.")
+      extension = Copy::Extension.check(own ? Copy::Extension.own : Copy::Extension.of(@pid, ruby))
+      gem = %r{\A(?<home>.*)/extensions/[^/]+/[^/]+/(?<name>[^/]+)/}.match(extension) unless own
+      library = gem ? "#{gem[:home]}/gems/#{gem[:name]}/lib" : File.expand_path("../..", __dir__)
+      unseen = [library, extension].find { |path| !seen?(path) }
+      raise failed(:unseen, path: unseen) if unseen
+
+      [library, File.dirname(extension, 2)].uniq
+    end
+
+    def seen?(path)
+      File.identical?(path, "/proc/#{@pid}/root#{path}")
+    rescue SystemCallError
+      false
+    end
+
+    def await_listener
+      deadline = Clock.now + LOADING_SECONDS
+      until listens?
+        error = threads.find { |name| name.start_with?("!") }
+        raise failed(:late) if error&.start_with?(LATE)
+        raise failed(:not_loaded, error: Field.line(error.delete_prefix("!"))) if error
+        raise failed(:loading, seconds: LOADING_SECONDS) if Clock.now > deadline
+
+        sleep POLL_SECONDS
+      end
+    end
+
+    def threads
+      Dir.glob("/proc/#{@pid}/task/*/comm").filter_map do |path|
+        Field.utf8(File.binread(path)).chomp
+      rescue SystemCallError
+        nil # the thread has ended
+      end
+    end
+
+    def failed(text, **figures) = failed_as(WORDS.fill(text, { pid: @pid, **figures }))
+
+    def failed_as(message) = Client::Failed.new(message)
+  end
+end

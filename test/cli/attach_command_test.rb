@@ -1,0 +1,95 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require "memscope/cli/cli"
+require "stringio"
+
+# Processes that have not loaded memscope, and then listen.
+class CLIAttachTest < MemscopeTest
+  SLEEP = "puts; $stdout.flush; sleep"
+  BUSY = "2.times { Thread.new { loop { Array.new(100) { 'a' * 50 } } } }; #{SLEEP}".freeze
+
+  both_allocators "from loading to closing" do |preload|
+    running(SLEEP, preload: preload) do |pid|
+      assert_match(/\Aprocess #{pid} runs Ruby #{RUBY_VERSION} and can be made to listen/, attach(pid, "--check"))
+      refute_includes File.read("/proc/#{pid}/maps"), "memscope.so"
+      assert_match(/\Aprocess #{pid} listens\. Its main thread was stopped for [\d.]+ m?s/, attach(pid))
+      assert_equal pid, Memscope::Client.new(pid).call(:snapshot).pid
+      assert_match(/allows no actions/, assert_raises(Memscope::Client::Failed) { purge(pid) }.message)
+      assert_match(/listens already/, attach(pid))
+      assert_match(/no longer listens/, attach(pid, "--close"))
+      assert_match(/does not listen/, attach(pid, "--close"))
+      assert_match(/\Aprocess #{pid} listens\./, attach(pid))
+    end
+  end
+
+  def test_actions_are_allowed_only_if_asked_for
+    running(BUSY) do |pid|
+      attach(pid, "--actions")
+
+      assert_instance_of Memscope::Purge::Result, purge(pid)
+      attach(pid, "--close")
+
+      attach(pid)
+
+      assert_match(/allows no actions/, assert_raises(Memscope::Client::Failed) { purge(pid) }.message)
+    end
+  end
+
+  def test_a_program_that_has_loaded_memscope_keeps_its_settings
+    running("require 'memscope'; #{SLEEP}", options: ["-I#{ChildProcess::ROOT}/lib"]) do |pid|
+      attach(pid)
+
+      assert_instance_of Memscope::Purge::Result, purge(pid)
+    end
+  end
+
+  def test_what_is_no_ruby
+    running("exec 'sleep', '100'", ready: false) do |pid|
+      sleep 0.01 until File.read("/proc/#{pid}/comm") == "sleep\n"
+
+      assert_match(/process #{pid} does not run a Ruby/, refused(pid))
+    end
+  end
+
+  def test_usage
+    assert_equal [64, "memscope attach: no process given; allowed: --pid N\n"], memscope.values_at(0, 2)
+    assert_equal 64, memscope("--pid", "1", "--close", "--check").first
+  end
+
+  private
+
+  def running(program, preload: nil, options: [], ready: true)
+    reader, writer = IO.pipe
+    pid = spawn({ "LD_PRELOAD" => preload }, RbConfig.ruby, "-W0", *options, "-e", program, out: writer)
+    writer.close
+    reader.gets if ready
+    yield pid
+  ensure
+    Process.kill(:KILL, pid)
+    Process.wait(pid)
+    reader.close
+  end
+
+  def attach(pid, *options)
+    status, out, err = memscope("--pid", pid.to_s, *options)
+
+    assert_equal [0, ""], [status, err]
+    out
+  end
+
+  def refused(pid)
+    status, _out, err = memscope("--pid", pid.to_s)
+
+    assert_equal 74, status
+    err
+  end
+
+  def purge(pid) = Memscope::Client.new(pid).call(:purge, levers: [])
+
+  def memscope(*arguments)
+    out = StringIO.new
+    err = StringIO.new
+    [Memscope.const_get(:CLI).run(["attach", *arguments], out: out, err: err), out.string, err.string]
+  end
+end
