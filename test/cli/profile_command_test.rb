@@ -126,13 +126,13 @@ class CLIProfileTest < MemscopeTest
     assert_match(/Live memory grew by/, profile("--from", file)[1])
   end
 
-  def test_of_a_process_that_does_not_listen_it_says_what_to_set
+  def test_of_a_process_that_does_not_listen_it_says_what_helps
     process = start
     status, out, err = profile("--pid", process.pid.to_s)
 
     assert_equal [74, ""], [status, out]
-    assert_equal "memscope profile: process #{process.pid} does not listen: let it require \"memscope\" and start it " \
-                 "with MEMSCOPE_LISTEN=1, or call Memscope.listen in it\n", err
+    assert_equal "memscope profile: process #{process.pid} does not listen: run memscope attach --pid #{process.pid}, or " \
+                 "let it require \"memscope\" and start it with MEMSCOPE_LISTEN=1\n", err
   end
 
   def test_what_a_page_has_not_started_no_page_stops

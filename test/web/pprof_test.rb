@@ -47,6 +47,9 @@ class WebPprofTest < WebCase
   end
 
   def test_closed_to_others
-    assert_equal 403, get("/debug/pprof/heap", { "REMOTE_ADDR" => "10.0.0.1" }, on: @application).status
+    start
+
+    assert_equal 200, page("/debug/pprof/heap").status
+    assert_equal 403, get("/debug/pprof/heap", on: application(open: false)).status
   end
 end

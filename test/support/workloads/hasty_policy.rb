@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "memscope"
 require "memscope/remote/workers/cluster"
 
 # Loaded by the configuration of a Puma: see PolicyPuma. Replaces only parts that other tests measure: the cgroup, and
