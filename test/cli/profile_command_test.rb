@@ -131,8 +131,10 @@ class CLIProfileTest < MemscopeTest
     status, out, err = profile("--pid", process.pid.to_s)
 
     assert_equal [74, ""], [status, out]
-    assert_equal "memscope profile: process #{process.pid} does not listen: run memscope attach --pid #{process.pid}, or " \
-                 "let it require \"memscope\" and start it with MEMSCOPE_LISTEN=1\n", err
+    pid = process.pid
+
+    assert_equal "memscope profile: process #{pid} does not listen: run memscope attach --pid #{pid}, or let it " \
+                 "require \"memscope\" and start it with MEMSCOPE_LISTEN=1\n", err
   end
 
   def test_what_a_page_has_not_started_no_page_stops
