@@ -60,14 +60,15 @@ class CopyBindingTest < MemscopeTest
     refute_includes mappings[:mappings].map { |mapping| mapping[:name] }, Copies::EXTENSION
   end
 
-  # Else it would count as the copy's own, which is in the same place.
+  # Else it would count as the copy's own, which is in the same place. A block that malloc maps in the copy may be there
+  # too, and count as malloc's.
   both_allocators "memory that the process maps while its copy lives is unattributed" do |preload|
     skip_under_sanitizer
     rows = asked(["ledger(true, false, false, false)"], preload: preload).answers.first[:rows]
     bytes = rows.to_h { |row| row.values_at(:id, :bytes) }
 
     assert_equal 0, bytes[:memscope]
-    assert_includes MAPPED..(MAPPED + (1 << 20)), bytes[:unattributed]
+    assert_includes (MAPPED - (1 << 20))..(MAPPED + (1 << 20)), bytes[:unattributed]
   end
 
   both_allocators "objects held only by the stack of another thread have a path" do |preload|

@@ -31,6 +31,7 @@ class ReasonsTest < MemscopeTest
   def test_each_sentence_has_as_many_places_as_arguments
     SOURCES.each_value do |source|
       set = calls(source, "memscope_set_reason_of").map { |_hash, _key, *reason| reason }
+
       [*calls(source, "memscope_reason_of"), *set].each do |id, *arguments|
         assert_equal arguments.size, Reasons::WORDS[id[1..-2]].scan(/%(?:[sd]|\.\df)/).size, id
       end

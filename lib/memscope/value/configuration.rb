@@ -143,6 +143,15 @@ module Memscope
 
       # @return [String] without values, as some are secret
       def inspect = "#<#{self.class.name}>"
+
+      private
+
+      def method_missing(name, *)
+        given = "the setting #{name.name.delete_suffix('=')}"
+        raise Invalid.new(nil, given, SETTINGS.keys.join(", "), call: "Memscope.configure")
+      end
+
+      def respond_to_missing?(*) = false
     end
   end
 end

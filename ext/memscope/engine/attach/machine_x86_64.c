@@ -15,7 +15,7 @@
 enum { RESTARTSYS = 512, RESTARTNOINTR = 513, RESTARTNOHAND = 514, RESTART_BLOCK = 516 };
 
 /* A function may use this many bytes below its stack pointer without moving it. */
-#define RED_ZONE 128
+#define RED_ZONE UINT64_C(128)
 #define SYSTEM_CALL_BYTES 2
 #define RESTORER_SYSTEM_CALL_AT 7
 /* Trap and direction flags. */

@@ -4,12 +4,14 @@
 
 #include "attach/remote_memory.h"
 
+#include <string.h>
 #include <sys/syscall.h>
 
 /* Bounds of the search: bytes of a Ractor, which has running_ec at 0x208 (3.1, 3.2) or 0x138 (4.0.5); of a thread. */
 #define RACTOR_BYTES ((size_t)0x1000)
 #define PART_BYTES ((size_t)0x80)
 #define THREAD_BYTES UINT64_C(0x60)
+#define MAX_RACTORS 64
 #define WORD sizeof(uint64_t)
 
 uint64_t memscope_ruby_context(const struct memscope_ruby_target *target, pid_t pid,
@@ -34,6 +36,12 @@ static uint64_t word_at(pid_t pid, uint64_t address) {
 
 static uint64_t thread_of(pid_t pid, uint64_t context) {
     return context == 0 ? 0 : word_at(pid, context + MEMSCOPE_CONTEXT_THREAD);
+}
+
+static uint64_t ractor_of(pid_t pid, uint64_t context) {
+    uint64_t thread = thread_of(pid, context);
+
+    return thread == 0 ? 0 : word_at(pid, thread + MEMSCOPE_THREAD_RACTOR);
 }
 
 static struct memscope_tracee *with_context(struct memscope_tracees *tracees, uint64_t context) {
@@ -78,8 +86,7 @@ static struct memscope_tracee *holder_of_gvl(struct memscope_tracees *tracees) {
     uint64_t last = 0;
 
     for (size_t index = 0; running == NULL && index < tracees->count; index++) {
-        uint64_t thread = thread_of(tracees->pid, tracees->list[index].context);
-        uint64_t ractor = thread == 0 ? 0 : word_at(tracees->pid, thread + MEMSCOPE_THREAD_RACTOR);
+        uint64_t ractor = ractor_of(tracees->pid, tracees->list[index].context);
 
         if (ractor == last || ractor % WORD != 0)
             continue;
@@ -87,6 +94,40 @@ static struct memscope_tracee *holder_of_gvl(struct memscope_tracees *tracees) {
         last = ractor;
     }
     return running;
+}
+
+static bool is_among(const uint64_t *list, size_t count, uint64_t value) {
+    for (size_t index = 0; index < count; index++)
+        if (list[index] == value)
+            return true;
+    return false;
+}
+
+/* Ractors with a native thread. At most MAX_RACTORS are told apart. */
+static size_t count_ractors(const struct memscope_tracees *tracees) {
+    uint64_t known[MAX_RACTORS];
+    size_t count = 0;
+
+    for (size_t index = 0; count < MAX_RACTORS && index < tracees->count; index++) {
+        uint64_t ractor = ractor_of(tracees->pid, tracees->list[index].context);
+
+        if (ractor != 0 && ractor % WORD == 0 && !is_among(known, count, ractor))
+            known[count++] = ractor;
+    }
+    return count;
+}
+
+/*
+ * A copy has no thread of the others. To stop them for a collection, it would wait for them: since Ruby 3.3, whatever
+ * they do. The numbers of a version have one digit each.
+ */
+static bool refuse_ractors(const struct memscope_ruby_target *target, const struct memscope_tracees *tracees,
+                           struct memscope_refusal *refusal) {
+    size_t count = strcmp(target->version, "3.3") < 0 ? 1 : count_ractors(tracees);
+
+    if (count > 1)
+        memscope_refuse(refusal, "ractors", "%d\n%zu", (int)tracees->pid, count);
+    return count > 1;
 }
 
 static bool is_usable(const struct memscope_tracee *tracee) {
@@ -128,6 +169,8 @@ struct memscope_tracee *memscope_ruby_threads_choose(const struct memscope_ruby_
         if (tracee->stopped && !tracee->gone)
             tracee->context = memscope_ruby_context(target, tracees->pid, &tracee->registers);
     }
+    if (refuse_ractors(target, tracees, refusal))
+        return NULL;
     holder = holder_of_gvl(tracees);
     if (holder != NULL && is_usable(holder) && !memscope_registers_blocked(&holder->registers))
         return holder;

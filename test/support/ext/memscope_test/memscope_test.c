@@ -11,5 +11,6 @@ void Init_memscope_test(void) {
     init_descriptions(host);
     init_slots(host);
     init_copies(host);
+    init_vectors(host);
     init_leaks();
 }

@@ -18,6 +18,7 @@ void init_kernel(VALUE host);
 void init_descriptions(VALUE host);
 void init_slots(VALUE host);
 void init_copies(VALUE host);
+void init_vectors(VALUE host);
 void init_leaks(void); /* a module of its own: Leaks */
 
 #endif

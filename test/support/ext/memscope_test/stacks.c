@@ -77,6 +77,30 @@ static VALUE host_malloc_on_a_signal_stack(VALUE self) {
     return Qnil;
 }
 
+static void spin(int signal) {
+    struct timespec now, end;
+
+    (void)signal;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_nsec += 300000000;
+    do
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    while (now.tv_sec < end.tv_sec + end.tv_nsec / 1000000000 ||
+           (now.tv_sec == end.tv_sec + end.tv_nsec / 1000000000 && now.tv_nsec < end.tv_nsec % 1000000000));
+}
+
+/* Host.spin_on_a_signal_stack -> nil: computes for 0.3 s with the GVL, in a signal handler on Ruby's alternate stack.
+ */
+static VALUE host_spin_on_a_signal_stack(VALUE self) {
+    struct sigaction action = {.sa_handler = spin, .sa_flags = SA_ONSTACK}, before;
+
+    if (sigaction(SIGRTMIN + 5, &action, &before) != 0)
+        rb_sys_fail("sigaction");
+    raise(SIGRTMIN + 5);
+    sigaction(SIGRTMIN + 5, &before, NULL);
+    return Qnil;
+}
+
 /* Most blocks have up to 16 KiB. With trims, some are so large that glibc mmaps them. */
 static size_t churned_size(unsigned *state) {
     size_t size = 16 + (size_t)rand_r(state) % 16384;
@@ -177,6 +201,7 @@ static VALUE host_sleeping_pthread(VALUE self, VALUE stack_bytes, VALUE touched_
 
 void init_stacks(VALUE host) {
     rb_define_singleton_method(host, "malloc_on_a_signal_stack", host_malloc_on_a_signal_stack, 0);
+    rb_define_singleton_method(host, "spin_on_a_signal_stack", host_spin_on_a_signal_stack, 0);
     rb_define_singleton_method(host, "touch_stack", host_touch_stack, 1);
     rb_define_singleton_method(host, "start_churning", host_start_churning, -1);
     rb_define_singleton_method(host, "stop_churning", host_stop_churning, 0);

@@ -1,0 +1,60 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require_relative "../../support/traced_program"
+require_relative "../../support/tracer"
+
+# The tracer is killed at each of its calls of ptrace in turn: the process goes on, with its registers, as if nothing
+# had been.
+class KilledTracerTest < MemscopeTest
+  parallelize_me!
+
+  # More than a copy takes.
+  MAX_CALLS = 5000
+  TEST_EXTENSION = File.join(ChildProcess::TEST_EXTENSION_DIRECTORY, "memscope_test.so")
+
+  def setup
+    skip_under_sanitizer
+  end
+
+  STEPS = { ten: 10, one: 1 }.freeze
+
+  { idle: ["--idle"], busy: [TEST_EXTENSION] }.each do |kind, arguments|
+    STEPS.each do |name, step|
+      test = define_method("test_at_every_#{name}_calls_the_process_is_#{kind}") do
+        TracedProgram.run("checksums", *arguments) { |program| assert_survives(program, step) }
+      end
+      only_in_full(test) if step == 1
+    end
+  end
+
+  private
+
+  def assert_survives(program, step)
+    signals = program.status("SigBlk")
+    kills = 0
+    number = 1
+    until (outcome = Tracer.copy(program.pid, "1", die_at: number)).cost
+      assert_nil outcome.refusal
+      assert program.await { program.status("TracerPid") == "0" && program.alive? }, "call #{number}"
+      kills += 1
+      number += step
+
+      assert_operator number, :<, MAX_CALLS
+    end
+
+    assert_operator kills, :>, 100 / step
+    assert program.await { (program.children - ["Z"]).empty? }, "a copy outlived its tracer"
+    assert_equal signals, program.status("SigBlk")
+    assert_results_right(program)
+  end
+
+  def assert_results_right(program)
+    rounds, wrong = program.finish.split.map(&:to_i)
+
+    assert_equal 0, wrong
+    assert_operator rounds, :>, 0 unless rounds.zero? && name.end_with?("idle")
+
+    assert_predicate program.ended, :success?
+  end
+end
