@@ -16,7 +16,7 @@ module Suites
                "test/generators/**/*_test.rb")
   IN_FULL = files("test/acceptance/{application,closed_sum,compaction,doctor,garbage,malloc_profile}_test.rb",
                   "test/acceptance/{object_profile,policy_puma,prometheus,workers}_test.rb",
-                  "test/{engine/c_tests,judge/history/sampler,ruby/heap/heap_walk}_test.rb")
+                  "test/{engine/attach/tracees,engine/c_tests,judge/history/sampler,ruby/heap/heap_walk}_test.rb")
 
   # What bin/test runs: acceptance tests and C tests first, and of these the longest files, since they take most time.
   TEST = (ALL - LONG).sort_by do |file|

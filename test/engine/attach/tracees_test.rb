@@ -6,7 +6,7 @@ require_relative "../../support/tracer"
 
 # The tracer is killed at each of its calls of ptrace in turn: the process goes on, with its registers, as if nothing
 # had been.
-class KilledTracerTest < MemscopeTest
+class TraceesTest < MemscopeTest
   parallelize_me!
 
   # More than a copy takes.
