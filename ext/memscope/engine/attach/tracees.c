@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define OPTIONS (PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACESYSGOOD)
 #define SYSTEM_CALL_STOP (SIGTRAP | 0x80)
@@ -29,14 +30,17 @@ static bool is_known(const struct memscope_tracees *tracees, pid_t id) {
     return false;
 }
 
-static bool refuse_seize(pid_t pid, int error, struct memscope_refusal *refusal) {
+/* A thread that did not stop, and so could not be released, is traced by this process still. */
+static bool refuse_seize(pid_t pid, pid_t id, int error, struct memscope_refusal *refusal) {
     char path[32], text[4096], name[32] = "";
     size_t length;
     uint64_t tracer = 0;
 
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    snprintf(path, sizeof path, "/proc/%d/status", (int)id);
     if (memscope_text_file_read(path, text, sizeof text, &length) == MEMSCOPE_OK)
         memscope_text_number(text, "TracerPid", "", &tracer);
+    if (tracer == (uint64_t)getpid())
+        return memscope_refuse(refusal, "not_stopped", "%d\n%d", (int)pid, (int)id);
     if (tracer == 0)
         return memscope_refuse(refusal, error == EPERM || error == EACCES ? "denied" : "not_seized", "%d\n%s", (int)pid,
                                strerror(error));
@@ -50,7 +54,7 @@ static bool seize(struct memscope_tracees *tracees, pid_t id, struct memscope_re
     if (tracees->count == MEMSCOPE_MAX_TRACEES)
         return memscope_refuse(refusal, "too_many_threads", "%d\n%d", (int)tracees->pid, MEMSCOPE_MAX_TRACEES);
     if (!memscope_trace(PTRACE_SEIZE, id, 0, OPTIONS))
-        return errno == ESRCH || refuse_seize(tracees->pid, errno, refusal);
+        return errno == ESRCH || refuse_seize(tracees->pid, id, errno, refusal);
     tracees->list[tracees->count++] = (struct memscope_tracee){.id = id};
     return true;
 }
@@ -137,18 +141,21 @@ static bool await_stop(struct memscope_tracees *tracees, struct memscope_tracee 
 }
 
 bool memscope_tracees_stop(struct memscope_tracees *tracees, uint64_t deadline_ns, struct memscope_refusal *refusal) {
+    bool all = true;
+
     for (size_t index = 0; index < tracees->count; index++)
         if (!memscope_trace(PTRACE_INTERRUPT, tracees->list[index].id, 0, 0))
             tracees->list[index].gone = true;
+    /* After one that does not stop, the others are waited for too, so that they can be released at once. */
     for (size_t index = 0; index < tracees->count; index++) {
         struct memscope_tracee *tracee = &tracees->list[index];
 
         if (!await_stop(tracees, tracee, deadline_ns))
-            return memscope_refuse(refusal, "not_stopped", "%d\n%d", (int)tracees->pid, (int)tracee->id);
-        if (tracee->stopped && !memscope_registers_read(tracee->id, &tracee->registers))
+            all = memscope_refuse(refusal, "not_stopped", "%d\n%d", (int)tracees->pid, (int)tracee->id);
+        else if (tracee->stopped && !memscope_registers_read(tracee->id, &tracee->registers))
             tracee->gone = true;
     }
-    return true;
+    return all;
 }
 
 static void release(struct memscope_tracees *tracees, struct memscope_tracee *tracee) {
@@ -160,9 +167,14 @@ static void release(struct memscope_tracees *tracees, struct memscope_tracee *tr
         memscope_trace(PTRACE_DETACH, tracee->id, 0, 0);
 }
 
+/* First those that are stopped: the others may take long to stop. */
 void memscope_tracees_release(struct memscope_tracees *tracees) {
     for (size_t index = 0; index < tracees->count; index++)
-        release(tracees, &tracees->list[index]);
+        if (tracees->list[index].stopped)
+            release(tracees, &tracees->list[index]);
+    for (size_t index = 0; index < tracees->count; index++)
+        if (!tracees->list[index].stopped)
+            release(tracees, &tracees->list[index]);
     tracees->count = 0;
 }
 

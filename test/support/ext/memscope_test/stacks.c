@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define CHURN_BLOCKS 512
 #define MAXIMUM_THREADS 64
@@ -98,6 +100,23 @@ static VALUE host_spin_on_a_signal_stack(VALUE self) {
         rb_sys_fail("sigaction");
     raise(SIGRTMIN + 5);
     sigaction(SIGRTMIN + 5, &before, NULL);
+    return Qnil;
+}
+
+/*
+ * Host.vfork(seconds) -> nil: has a child, as between vfork and exec, for so long. Meanwhile this thread cannot be
+ * stopped.
+ */
+static VALUE host_vfork(VALUE self, VALUE seconds) {
+    const struct timespec wait = {.tv_sec = NUM2LONG(seconds)};
+    pid_t child = vfork();
+
+    if (child == 0) {
+        nanosleep(&wait, NULL);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, NULL, 0) < 0)
+        rb_sys_fail("vfork");
     return Qnil;
 }
 
@@ -202,6 +221,7 @@ static VALUE host_sleeping_pthread(VALUE self, VALUE stack_bytes, VALUE touched_
 void init_stacks(VALUE host) {
     rb_define_singleton_method(host, "malloc_on_a_signal_stack", host_malloc_on_a_signal_stack, 0);
     rb_define_singleton_method(host, "spin_on_a_signal_stack", host_spin_on_a_signal_stack, 0);
+    rb_define_singleton_method(host, "vfork", host_vfork, 1);
     rb_define_singleton_method(host, "touch_stack", host_touch_stack, 1);
     rb_define_singleton_method(host, "start_churning", host_start_churning, -1);
     rb_define_singleton_method(host, "stop_churning", host_stop_churning, 0);

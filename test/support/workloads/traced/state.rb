@@ -116,8 +116,7 @@ OTHERS = {
   filtered: -> { Host.deny_pagemap_scan! || sleep },
   other_user: -> { Process::Sys.setuid(65_534) || sleep }, # which also forbids that user to trace it
   signal_stack: -> { loop { Host.spin_on_a_signal_stack } },
-  # The child of a vfork, whose parent cannot be stopped, waits for a writer before it executes a program.
-  spawning: -> { (Process.wait(spawn("true", in: ARGV[0])) && puts("spawned")) || sleep }
+  vfork: -> { Host.vfork(4) || puts("woke") || sleep }
 }.freeze
 
 if ARGV == ["--list"]
