@@ -2,8 +2,8 @@
 
 #if MEMSCOPE_CAN_ATTACH
 
+#include "attach/remote_mappings.h"
 #include "attach/remote_memory.h"
-#include "kernel/mappings.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -39,14 +39,10 @@ static void stay_at(struct memscope_private_copy *copy, const struct memscope_re
 
 /* As any C code may do that has released the GVL, whether it computes or waits for the kernel. */
 static bool take_gvl(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
-    const uint64_t marker = copy->target->entry.system_call, function = ruby(copy, "rb_thread_call_with_gvl"),
-                   arguments[3] = {marker, 0, 0};
-    struct memscope_registers registers = copy->registers;
+    const uint64_t arguments[3] = {copy->target->entry.system_call, 0, 0};
+    struct memscope_registers registers;
 
-    if (function == 0 || !memscope_registers_set_function(copy->pid, &registers, function, arguments, marker) ||
-        !memscope_registers_write(copy->pid, &registers))
-        return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)copy->target->pid, copy->target->version);
-    if (!memscope_private_copy_run(copy, &registers, refusal))
+    if (!memscope_private_copy_enter(copy, ruby(copy, "rb_thread_call_with_gvl"), arguments, &registers, refusal))
         return false;
     stay_at(copy, &registers);
     return true;
@@ -156,29 +152,25 @@ static bool refuse_load(struct memscope_private_copy *copy, struct memscope_refu
     return memscope_refuse(refusal, "so_refused", "%d\n%s\n%s", (int)copy->target->pid, OBJECT, text);
 }
 
-/* The first mapping of the memory file. */
-static bool find_extension(struct memscope_private_copy *copy, struct memscope_remote_module *module) {
-    struct memscope_scratch list = {0}, names = {0};
-    const struct memscope_mappings_memory memory = {&list, &names};
-    struct memscope_mappings mappings = {0};
-    char path[32];
-    bool found = false;
+struct search {
+    pid_t pid;
+    struct memscope_remote_module module;
+    bool found;
+};
 
-    snprintf(path, sizeof path, "/proc/%d/maps", (int)copy->pid);
-    if (memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK &&
-        memscope_mappings_read_file(path, &memory, &mappings) == MEMSCOPE_OK)
-        for (size_t index = 0; !found && index < mappings.count; index++)
-            found = strstr(mappings.list[index].name, "/memfd:" OBJECT) != NULL &&
-                    memscope_remote_module_read(copy->pid, mappings.list[index].start, module);
-    memscope_scratch_close(&list);
-    memscope_scratch_close(&names);
-    return found;
+/* The first mapping of the memory file has the header. */
+static bool look_for_extension(const struct memscope_mapping *mapping, void *context) {
+    struct search *search = context;
+
+    search->found = strstr(mapping->name, "/memfd:" OBJECT) != NULL &&
+                    memscope_remote_module_read(search->pid, mapping->start, &search->module);
+    return !search->found;
 }
 
 bool memscope_private_copy_load(struct memscope_private_copy *copy, int extension, uint64_t *evaluate,
                                 struct memscope_refusal *refusal) {
     long file = fill_memory_file(copy, extension);
-    struct memscope_remote_module module;
+    struct search search = {.pid = copy->pid};
     char path[64];
     int length = snprintf(path, sizeof path, "/proc/self/fd/%ld", file);
     uint64_t handle = 0, raised = 0;
@@ -188,23 +180,25 @@ bool memscope_private_copy_load(struct memscope_private_copy *copy, int extensio
     if (!call(copy, memscope_remote_module_address(&copy->target->libc, "dlopen"), copy->room + RESULT_AT, RTLD_NOW,
               &handle, refusal))
         return false;
-    if (handle == 0 || !find_extension(copy, &module))
+    if (handle != 0)
+        memscope_remote_mappings(copy->pid, look_for_extension, &search);
+    if (!search.found)
         return refuse_load(copy, refusal);
-    *evaluate = memscope_remote_module_address(&module, "memscope_copy_evaluate");
-    if (!call(copy, memscope_remote_module_address(&module, "memscope_copy_begin"), (uint64_t)copy->parent, 0, &raised,
-              refusal))
+    *evaluate = memscope_remote_module_address(&search.module, "memscope_copy_evaluate");
+    if (!call(copy, memscope_remote_module_address(&search.module, "memscope_copy_begin"), (uint64_t)copy->parent, 0,
+              &raised, refusal))
         return false;
     return (int)raised == 0 ||
            memscope_refuse(refusal, "so_refused", "%d\n%s\nInit_memscope raised", (int)copy->target->pid, OBJECT);
 }
 
 bool memscope_private_copy_evaluate(struct memscope_private_copy *copy, uint64_t evaluate, const char *expression,
-                                    size_t length, struct memscope_private_copy_answer *answer,
+                                    size_t length, struct memscope_copy_answer *answer,
                                     struct memscope_refusal *refusal) {
     uint64_t text = copy->room + TEXT_AT;
     char end = '\0';
 
-    *answer = (struct memscope_private_copy_answer){0};
+    *answer = (struct memscope_copy_answer){0};
     if (length >= MEMSCOPE_COPY_EXPRESSION || !memscope_remote_write(copy->pid, text, expression, length) ||
         !memscope_remote_write(copy->pid, text + length, &end, 1))
         return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);

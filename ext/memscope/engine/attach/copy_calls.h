@@ -5,6 +5,7 @@
 #define MEMSCOPE_COPY_CALLS_H
 
 #include "attach/private_copy.h"
+#include "base/copy.h"
 
 #if MEMSCOPE_CAN_ATTACH
 
@@ -16,11 +17,6 @@
 bool memscope_private_copy_reach_safe_point(struct memscope_private_copy *copy, bool forward,
                                             struct memscope_refusal *refusal);
 
-/* The answer to an expression (bindings/copy_binding.c). `bytes` is an address in the copy. */
-struct memscope_private_copy_answer {
-    uint64_t bytes, length, raised;
-};
-
 /*
  * Loads memscope's extension from a descriptor of the tracer, by a memory file of the copy: no file system is shared.
  * Sets *evaluate to the address of memscope_copy_evaluate.
@@ -31,7 +27,7 @@ bool memscope_private_copy_load(struct memscope_private_copy *copy, int extensio
 /* Evaluates an expression of at most MEMSCOPE_COPY_EXPRESSION bytes. */
 #define MEMSCOPE_COPY_EXPRESSION (MEMSCOPE_COPY_ROOM - 4096)
 bool memscope_private_copy_evaluate(struct memscope_private_copy *copy, uint64_t evaluate, const char *expression,
-                                    size_t length, struct memscope_private_copy_answer *answer,
+                                    size_t length, struct memscope_copy_answer *answer,
                                     struct memscope_refusal *refusal);
 
 #endif

@@ -2,11 +2,11 @@
 
 #if MEMSCOPE_CAN_ATTACH
 
+#include "attach/remote_mappings.h"
 #include "attach/remote_memory.h"
 #include "attach/tracing.h"
 #include "base/directory.h"
 #include "base/text_file.h"
-#include "kernel/mappings.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -23,7 +23,6 @@
 
 #define MAX_REPLACED 1024
 #define PIPE_BYTES (1 << 20)
-#define BIRTH_NS UINT64_C(2000000000)
 
 /*
  * Descriptors that Ruby's own waking up needs are replaced by fresh ones with the same numbers: Ruby up to 3.2 aborts
@@ -140,26 +139,25 @@ static bool open_answer_pipe(struct memscope_private_copy *copy) {
     return copy->pipe >= 0;
 }
 
+struct protection {
+    struct memscope_private_copy *copy;
+    bool done;
+};
+
+static bool protect(const struct memscope_mapping *mapping, void *context) {
+    struct protection *protection = context;
+
+    if (mapping->shared && mapping->writable)
+        protection->done =
+            call(protection->copy, SYS_mprotect, mapping->start, mapping->end - mapping->start, PROT_READ) == 0;
+    return protection->done;
+}
+
 /* Memory that is shared with others must not be written. */
 static bool protect_shared(struct memscope_private_copy *copy) {
-    struct memscope_scratch list = {0}, names = {0};
-    const struct memscope_mappings_memory memory = {&list, &names};
-    struct memscope_mappings mappings = {0};
-    char path[32];
-    bool safe;
+    struct protection protection = {copy, true};
 
-    snprintf(path, sizeof path, "/proc/%d/maps", (int)copy->pid);
-    safe = memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK &&
-           memscope_mappings_read_file(path, &memory, &mappings) == MEMSCOPE_OK;
-    for (size_t index = 0; safe && index < mappings.count; index++) {
-        const struct memscope_mapping *mapping = &mappings.list[index];
-
-        if (mapping->shared && mapping->writable)
-            safe = call(copy, SYS_mprotect, mapping->start, mapping->end - mapping->start, PROT_READ) == 0;
-    }
-    memscope_scratch_close(&list);
-    memscope_scratch_close(&names);
-    return safe;
+    return memscope_remote_mappings(copy->pid, protect, &protection) == MEMSCOPE_OK && protection.done;
 }
 
 bool memscope_private_copy_isolate(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {

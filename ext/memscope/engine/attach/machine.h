@@ -74,7 +74,6 @@ long memscope_registers_system_call(const struct memscope_registers *registers);
 bool memscope_registers_blocked(const struct memscope_registers *registers);
 
 uint64_t memscope_registers_thread_pointer(const struct memscope_registers *registers);
-uint64_t memscope_registers_stack(const struct memscope_registers *registers);
 uint64_t memscope_registers_argument(const struct memscope_registers *registers, int index);
 
 /* At a stop at entry: true if the thread is about to make a system call by this instruction. */
@@ -113,7 +112,6 @@ uint64_t memscope_restorer_system_call(const struct memscope_entry_points *entry
 /* At a stop at entry: the system call is not made. At its exit, it returns the result. */
 bool memscope_registers_skip_call(pid_t thread, struct memscope_registers *registers);
 bool memscope_registers_set_result(pid_t thread, struct memscope_registers *registers, long result);
-bool memscope_registers_set_argument(pid_t thread, struct memscope_registers *registers, int index, uint64_t value);
 
 /* An interrupted system call returns EINTR instead of being restarted, and none is restarted. */
 void memscope_registers_interrupt_call(struct memscope_registers *registers);

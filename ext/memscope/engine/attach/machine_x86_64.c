@@ -120,10 +120,6 @@ uint64_t memscope_registers_thread_pointer(const struct memscope_registers *regi
     return registers->user.fs_base;
 }
 
-uint64_t memscope_registers_stack(const struct memscope_registers *registers) {
-    return registers->user.rsp;
-}
-
 uint64_t memscope_registers_argument(const struct memscope_registers *registers, int index) {
     const struct user_regs_struct *user = &registers->user;
     const uint64_t arguments[] = {user->rdi, user->rsi, user->rdx, user->r10, user->r8, user->r9};
@@ -191,11 +187,6 @@ bool memscope_registers_skip_call(pid_t thread, struct memscope_registers *regis
 
 bool memscope_registers_set_result(pid_t thread, struct memscope_registers *registers, long result) {
     registers->user.rax = (uint64_t)result;
-    return memscope_registers_write(thread, registers);
-}
-
-bool memscope_registers_set_argument(pid_t thread, struct memscope_registers *registers, int index, uint64_t value) {
-    *(index == 0 ? &registers->user.rdi : &registers->user.rsi) = value;
     return memscope_registers_write(thread, registers);
 }
 

@@ -4,6 +4,7 @@
 
 #include "attach/remote_memory.h"
 #include "attach/tracing.h"
+#include "fork/forked_child.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SYSTEM_CALL_STOP (SIGTRAP | 0x80)
 #define STOP_NS UINT64_C(500000000)
 #define BIRTH_NS UINT64_C(2000000000)
 #define DRAIN_NS UINT64_C(1000000)
@@ -24,9 +24,6 @@
 #define NICE 5
 #define OPTIONS                                                                                                        \
     (PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACESYSGOOD)
-#ifndef __WALL
-#define __WALL 0x40000000
-#endif
 
 /* ---- the clone ------------------------------------------------------------------------------------------------- */
 
@@ -72,14 +69,13 @@ static bool adopt(struct memscope_private_copy *copy, struct memscope_refusal *r
 
 bool memscope_private_copy_make(struct memscope_private_copy *copy, struct memscope_tracees *tracees,
                                 struct memscope_refusal *refusal) {
-    uint64_t start = memscope_trace_now();
+    uint64_t start;
     struct memscope_tracee *chosen = NULL;
     bool made = false;
 
     if (!memscope_tracees_seize(tracees, copy->target->pid, 0, refusal))
         return false;
-    copy->seize_ns = memscope_trace_now() - start;
-    start += copy->seize_ns;
+    start = memscope_trace_now(); /* seizing stops nothing */
     if (!memscope_ruby_target_lives(copy->target))
         memscope_refuse(refusal, "ended", "%d", (int)copy->target->pid);
     else if (memscope_tracees_stop(tracees, start + STOP_NS, refusal) &&
@@ -224,10 +220,10 @@ bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memsco
             return refuse_late(copy, refusal);
         if (changed < 0 || !WIFSTOPPED(status))
             break;
-        signal = status >> 16 != 0 ? 0 : WSTOPSIG(status);
+        signal = MEMSCOPE_STOP_EVENT(status) != 0 ? 0 : WSTOPSIG(status);
         if (signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGABRT || signal == SIGFPE)
             return memscope_refuse(refusal, "copy_failed", "%d\n%d", (int)copy->target->pid, signal);
-        if (signal != SYSTEM_CALL_STOP) /* no other signal is delivered */
+        if (signal != MEMSCOPE_SYSTEM_CALL_STOP) /* no other signal is delivered */
             continue;
         if (!memscope_registers_read(copy->pid, registers))
             break;
@@ -240,16 +236,22 @@ bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memsco
     return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
 }
 
-bool memscope_private_copy_call(struct memscope_private_copy *copy, uint64_t function, const uint64_t arguments[3],
-                                uint64_t *result, struct memscope_refusal *refusal) {
-    struct memscope_registers registers = copy->registers;
-
+bool memscope_private_copy_enter(struct memscope_private_copy *copy, uint64_t function, const uint64_t arguments[3],
+                                 struct memscope_registers *registers, struct memscope_refusal *refusal) {
+    *registers = copy->registers;
     if (function == 0)
         return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)copy->target->pid, copy->target->version);
-    if (!memscope_registers_set_function(copy->pid, &registers, function, arguments, copy->target->entry.system_call) ||
-        !memscope_registers_write(copy->pid, &registers))
+    if (!memscope_registers_set_function(copy->pid, registers, function, arguments, copy->target->entry.system_call) ||
+        !memscope_registers_write(copy->pid, registers))
         return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
-    if (!memscope_private_copy_run(copy, &registers, refusal))
+    return memscope_private_copy_run(copy, registers, refusal);
+}
+
+bool memscope_private_copy_call(struct memscope_private_copy *copy, uint64_t function, const uint64_t arguments[3],
+                                uint64_t *result, struct memscope_refusal *refusal) {
+    struct memscope_registers registers;
+
+    if (!memscope_private_copy_enter(copy, function, arguments, &registers, refusal))
         return false;
     if (result != NULL)
         *result = memscope_registers_returned(&registers);

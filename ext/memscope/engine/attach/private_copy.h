@@ -25,7 +25,7 @@ struct memscope_private_copy {
     int pipe;                            /* the tracer's, which does not block */
     bool at_safe_point;
     uint64_t deadline_ns;
-    uint64_t seize_ns, pause_ns, fork_ns, reap_ns;
+    uint64_t pause_ns, fork_ns, reap_ns;
     void (*drain)(void *context, int pipe); /* called while the copy runs, unless NULL */
     void *context;
 };
@@ -46,6 +46,10 @@ bool memscope_private_copy_end(struct memscope_private_copy *copy, struct memsco
  */
 bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memscope_registers *registers,
                                struct memscope_refusal *refusal);
+
+/* Lets the copy enter a function, and run until this returns or itself enters that point. Sets *registers. */
+bool memscope_private_copy_enter(struct memscope_private_copy *copy, uint64_t function, const uint64_t arguments[3],
+                                 struct memscope_registers *registers, struct memscope_refusal *refusal);
 
 /* Calls a function in the copy. Sets *result unless NULL. */
 bool memscope_private_copy_call(struct memscope_private_copy *copy, uint64_t function, const uint64_t arguments[3],

@@ -2,10 +2,9 @@
 
 #if MEMSCOPE_CAN_ATTACH
 
+#include "attach/remote_mappings.h"
 #include "attach/remote_memory.h"
-#include "base/descriptors.h"
 #include "base/text_file.h"
-#include "kernel/mappings.h"
 #include "kernel/termination.h"
 
 #include <errno.h>
@@ -29,7 +28,8 @@
 
 struct objects {
     struct memscope_ruby_target *target;
-    bool ruby_is_executable, other_machine;
+    uint64_t last_file; /* inode of the last object, 0 before the first one, the executable */
+    bool ruby_is_executable, other_machine, any, denied;
 };
 
 /* Ruby exports ruby_version. Only the C library exports acct, which no Ruby calls. */
@@ -52,37 +52,31 @@ static void look_at(struct objects *objects, uint64_t start, bool first) {
 }
 
 /* Yama and a missing capability allow to read maps, but not memory. */
-static bool may_read(pid_t pid, const struct memscope_mappings *mappings) {
+static bool may_read(pid_t pid, uint64_t address) {
     char byte;
 
     errno = 0;
-    return mappings->count == 0 || memscope_remote_read(pid, mappings->list[0].start, &byte, 1) || errno != EPERM;
+    return memscope_remote_read(pid, address, &byte, 1) || errno != EPERM;
 }
 
 /* The first mapping of each file has its header. */
-static bool find_objects(struct objects *objects, struct memscope_refusal *refusal) {
-    struct memscope_scratch list = {0}, names = {0};
-    const struct memscope_mappings_memory memory = {&list, &names};
-    struct memscope_mappings mappings = {0};
-    char path[32];
-    enum memscope_status status = MEMSCOPE_NO_MEMORY;
-    uint64_t last = 0;
+static bool look_at_mapping(const struct memscope_mapping *mapping, void *context) {
+    struct objects *objects = context;
 
-    snprintf(path, sizeof path, "/proc/%d/maps", (int)objects->target->pid);
-    if (memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK)
-        status = memscope_mappings_read_file(path, &memory, &mappings);
-    if (status == MEMSCOPE_OK && !may_read(objects->target->pid, &mappings))
-        status = MEMSCOPE_DENIED;
-    for (size_t index = 0; status == MEMSCOPE_OK && index < mappings.count; index++) {
-        const struct memscope_mapping *mapping = &mappings.list[index];
-
-        if (mapping->inode == 0 || mapping->inode == last || !mapping->readable)
-            continue;
-        look_at(objects, mapping->start, last == 0);
-        last = mapping->inode;
+    objects->denied = !objects->any && !may_read(objects->target->pid, mapping->start);
+    objects->any = true;
+    if (!objects->denied && mapping->inode != 0 && mapping->inode != objects->last_file && mapping->readable) {
+        look_at(objects, mapping->start, objects->last_file == 0);
+        objects->last_file = mapping->inode;
     }
-    memscope_scratch_close(&list);
-    memscope_scratch_close(&names);
+    return !objects->denied;
+}
+
+static bool find_objects(struct objects *objects, struct memscope_refusal *refusal) {
+    enum memscope_status status = memscope_remote_mappings(objects->target->pid, look_at_mapping, objects);
+
+    if (objects->denied)
+        status = MEMSCOPE_DENIED;
     if (status == MEMSCOPE_OK)
         return true;
     return memscope_refuse(refusal, status == MEMSCOPE_DENIED ? "denied" : "maps_unread", "%d\n%s",
@@ -154,7 +148,7 @@ static bool check_status(pid_t pid, struct memscope_refusal *refusal) {
 bool memscope_ruby_target_find(pid_t pid, struct memscope_ruby_target *target, struct memscope_refusal *refusal) {
     struct objects objects = {.target = target};
 
-    *target = (struct memscope_ruby_target){.pid = pid, .handle = memscope_descriptor_of_process(pid)};
+    *target = (struct memscope_ruby_target){.pid = pid};
     if (memscope_process_started(pid, &target->started) != MEMSCOPE_OK)
         return memscope_refuse(refusal, "ended", "%d", (int)pid);
     if (!check_status(pid, refusal) || !find_objects(&objects, refusal))
@@ -175,12 +169,6 @@ bool memscope_ruby_target_lives(const struct memscope_ruby_target *target) {
     uint64_t started;
 
     return memscope_process_started(target->pid, &started) == MEMSCOPE_OK && started == target->started;
-}
-
-void memscope_ruby_target_close(struct memscope_ruby_target *target) {
-    if (target->handle >= 0)
-        memscope_descriptor_close(target->handle);
-    target->handle = -1;
 }
 
 #endif

@@ -12,7 +12,6 @@
 
 struct memscope_ruby_target {
     pid_t pid;
-    int handle;       /* pidfd, or -1: the process that was found, even if its pid is used again */
     uint64_t started; /* ticks since the machine booted */
     struct memscope_remote_module ruby, libc;
     bool is_glibc;
@@ -21,13 +20,11 @@ struct memscope_ruby_target {
     struct memscope_thread_local context; /* of Ruby's execution context (ec) */
 };
 
-/* Takes 1 to 30 ms. Returns false with a refusal. The handle is to be closed in either case. */
+/* Takes 1 to 30 ms. Returns false with a refusal. */
 bool memscope_ruby_target_find(pid_t pid, struct memscope_ruby_target *target, struct memscope_refusal *refusal);
 
 /* False once the process has ended, or another one has its pid. */
 bool memscope_ruby_target_lives(const struct memscope_ruby_target *target);
-
-void memscope_ruby_target_close(struct memscope_ruby_target *target);
 
 #endif
 #endif

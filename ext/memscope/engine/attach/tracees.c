@@ -15,11 +15,8 @@
 #include <unistd.h>
 
 #define OPTIONS (PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACESYSGOOD)
-#define SYSTEM_CALL_STOP (SIGTRAP | 0x80)
 #define RELEASE_NS UINT64_C(2000000000)
 #define INJECTION_NS UINT64_C(10000000000) /* of a fork of some 100 GB */
-
-#define EVENT_OF(status) ((status) >> 16)
 
 /* ---- seizing --------------------------------------------------------------------------------------------------- */
 
@@ -111,7 +108,7 @@ static void add_newborn(struct memscope_tracees *tracees, pid_t parent) {
 
 /* A signal on its way is delivered first: the thread then stops at the first instruction of its handler. */
 static void follow(struct memscope_tracees *tracees, struct memscope_tracee *tracee, int status) {
-    int event = EVENT_OF(status);
+    int event = MEMSCOPE_STOP_EVENT(status);
 
     if (!WIFSTOPPED(status)) {
         tracee->gone = true;
@@ -196,12 +193,12 @@ static bool run_system_call(pid_t thread, long *result, pid_t *child) {
         if (!memscope_trace(PTRACE_SYSCALL, thread, 0, 0) || memscope_trace_wait(thread, &status, deadline) != thread ||
             !WIFSTOPPED(status))
             return false;
-        event = EVENT_OF(status);
-        stops += WSTOPSIG(status) == SYSTEM_CALL_STOP;
+        event = MEMSCOPE_STOP_EVENT(status);
+        stops += WSTOPSIG(status) == MEMSCOPE_SYSTEM_CALL_STOP;
         if (child != NULL && (event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK) &&
             memscope_trace(PTRACE_GETEVENTMSG, thread, 0, (uintptr_t)&id))
             *child = (pid_t)id;
-        if (event == 0 && WSTOPSIG(status) != SYSTEM_CALL_STOP)
+        if (event == 0 && WSTOPSIG(status) != MEMSCOPE_SYSTEM_CALL_STOP)
             return false;
     }
     if (!memscope_registers_read(thread, &registers))
@@ -280,9 +277,9 @@ static bool run_function(pid_t thread, uint64_t back) {
         int status = 0;
 
         if (memscope_trace_wait(thread, &status, deadline) != thread || !WIFSTOPPED(status) ||
-            (EVENT_OF(status) == 0 && WSTOPSIG(status) != SYSTEM_CALL_STOP))
+            (MEMSCOPE_STOP_EVENT(status) == 0 && WSTOPSIG(status) != MEMSCOPE_SYSTEM_CALL_STOP))
             return false;
-        if (WSTOPSIG(status) != SYSTEM_CALL_STOP)
+        if (WSTOPSIG(status) != MEMSCOPE_SYSTEM_CALL_STOP)
             continue;
         entering = !entering;
         if (!memscope_registers_read(thread, &registers))

@@ -20,7 +20,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -208,7 +207,7 @@ static void drain(void *context, int pipe) {
             return;
 }
 
-static bool send_answer(const struct tracer *tracer, const struct memscope_private_copy_answer *answer) {
+static bool send_answer(const struct tracer *tracer, const struct memscope_copy_answer *answer) {
     char buffer[65536];
 
     if (!send_header(tracer, answer->raised ? MEMSCOPE_TRACER_RAISED : MEMSCOPE_TRACER_VALUE, answer->length))
@@ -228,7 +227,7 @@ static bool send_answer(const struct tracer *tracer, const struct memscope_priva
 /* Answers until the reader ends the copy or itself. */
 static void serve(struct tracer *tracer) {
     static char expression[MEMSCOPE_COPY_EXPRESSION];
-    struct memscope_private_copy_answer answer;
+    struct memscope_copy_answer answer;
     uint64_t length = 0;
 
     tracer->copy.drain = drain;
@@ -249,11 +248,9 @@ static void serve(struct tracer *tracer) {
 static void send_ready(const struct tracer *tracer) {
     char text[512];
 
-    snprintf(text, sizeof text,
-             "pause_ns=%llu\nseize_ns=%llu\nfork_ns=%llu\nattempts=%u\nruby=%s\nblocked=%d\nsystem_call=%ld\nfile=%d\n",
-             (unsigned long long)tracer->copy.pause_ns, (unsigned long long)tracer->copy.seize_ns,
-             (unsigned long long)tracer->copy.fork_ns, tracer->attempts, tracer->target.version,
-             tracer->copy.was_blocked, tracer->copy.system_call, tracer->copy.pipe_end);
+    snprintf(text, sizeof text, "pause_ns=%llu\nfork_ns=%llu\nattempts=%u\nruby=%s\nfile=%d\n",
+             (unsigned long long)tracer->copy.pause_ns, (unsigned long long)tracer->copy.fork_ns, tracer->attempts,
+             tracer->target.version, tracer->copy.pipe_end);
     send_message(tracer, MEMSCOPE_TRACER_READY, text);
 }
 
@@ -315,7 +312,7 @@ static _Noreturn void live(const struct memscope_tracer_order *order, int socket
     struct tracer *tracer;
     sigset_t all;
 
-    if (syscall(SYS_clone, 0, 0, 0, 0, 0) != 0 || !memscope_forked_child_shed(socket, order->extension))
+    if (memscope_clone_quietly() != 0 || !memscope_forked_child_shed(socket, order->extension))
         _exit(0);
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
@@ -341,7 +338,7 @@ enum memscope_status memscope_tracer_start(const struct memscope_tracer_order *o
         return memscope_status_of_errno(errno);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    child = (pid_t)syscall(SYS_clone, 0, 0, 0, 0, 0);
+    child = memscope_clone_quietly();
     if (child == 0)
         live(order, ends[1]);
     error = errno;

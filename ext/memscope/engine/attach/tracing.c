@@ -1,5 +1,7 @@
 #include "attach/tracing.h"
 
+#include "fork/forked_child.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -7,10 +9,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#ifndef __WALL
-#define __WALL 0x40000000
-#endif
 
 static unsigned calls_left;
 
@@ -35,12 +33,6 @@ bool memscope_trace_get_set(pid_t thread, unsigned set, void *values, size_t *si
         return false;
     *size = vector.iov_len;
     return true;
-}
-
-bool memscope_trace_put_set(pid_t thread, unsigned set, const void *values, size_t size) {
-    struct iovec vector = {(void *)(uintptr_t)values, size};
-
-    return memscope_trace(PTRACE_SETREGSET, thread, set, (uintptr_t)&vector);
 }
 
 uint64_t memscope_trace_now(void) {

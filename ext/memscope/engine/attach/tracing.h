@@ -5,17 +5,21 @@
 #ifndef MEMSCOPE_TRACING_H
 #define MEMSCOPE_TRACING_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* The signal of a stop at a system call (PTRACE_O_TRACESYSGOOD), and the event of a stop, 0 for none. */
+#define MEMSCOPE_SYSTEM_CALL_STOP (SIGTRAP | 0x80)
+#define MEMSCOPE_STOP_EVENT(status) ((status) >> 16)
 
 /* PTRACE_ requests. Returns false on failure, with errno. */
 bool memscope_trace(int request, pid_t thread, uintptr_t address, uintptr_t data);
 
 /* The register set NT_… of a stopped thread. *size is the capacity, then the size of the set. */
 bool memscope_trace_get_set(pid_t thread, unsigned set, void *values, size_t *size);
-bool memscope_trace_put_set(pid_t thread, unsigned set, const void *values, size_t size);
 
 /* CLOCK_MONOTONIC, in nanoseconds. */
 uint64_t memscope_trace_now(void);

@@ -21,10 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef __WALL
-#define __WALL 0x40000000
-#endif
-
 /* A third of the scheduling weight at nice 0: yields to the host, but ends before too many pages are copied. */
 #define NICE 5
 
@@ -225,11 +221,8 @@ bool memscope_forked_child_answer(int answer, const void *bytes, size_t size) {
 
 /* ---- in the parent --------------------------------------------------------------------------------------------- */
 
-/*
- * Like fork, but the child's end sends no signal (flags are 0), and no library's atfork handlers run. The order of the
- * arguments, which differs between architectures, does not matter: all are 0.
- */
-static pid_t clone_quietly(void) {
+/* The order of the arguments, which differs between architectures, does not matter: all are 0. */
+pid_t memscope_clone_quietly(void) {
     return (pid_t)syscall(SYS_clone, 0, 0, 0, 0, 0);
 }
 
@@ -253,7 +246,7 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
     start = ns_of(CLOCK_MONOTONIC);
     cpu_start = ns_of(CLOCK_THREAD_CPUTIME_ID);
     memscope_own_child_started();
-    child->pid = clone_quietly();
+    child->pid = memscope_clone_quietly();
     if (child->pid == 0)
         live(work, argument, ends[1], keep, deadline_ms, parent, thread);
     error = errno;

@@ -45,6 +45,17 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
 /* Called in the child. Returns false if a write fails. */
 bool memscope_forked_child_answer(int answer, const void *bytes, size_t size);
 
+/* Waits for children of every kind too: some C libraries do not name it. */
+#ifndef __WALL
+#define __WALL 0x40000000
+#endif
+
+/*
+ * Like fork, but the child's end sends no signal, and no library's atfork handlers run. Block all signals: a handler of
+ * the host must not run in the child.
+ */
+pid_t memscope_clone_quietly(void);
+
 /*
  * For a child that was made by the bare system call for other work: resets every signal to its default action, unblocks
  * all, and closes every descriptor but these two.

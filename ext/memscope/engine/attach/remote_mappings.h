@@ -1,0 +1,14 @@
+/* The mappings of another process. */
+#ifndef MEMSCOPE_REMOTE_MAPPINGS_H
+#define MEMSCOPE_REMOTE_MAPPINGS_H
+
+#include <sys/types.h>
+
+#include "kernel/mappings.h"
+
+/* Visits each mapping, ascending, until a visit returns false. Their names are gone afterwards. */
+enum memscope_status memscope_remote_mappings(pid_t pid,
+                                              bool (*visit)(const struct memscope_mapping *mapping, void *context),
+                                              void *context);
+
+#endif
