@@ -2,9 +2,12 @@
 
 require "test_helper"
 require "open3"
+require_relative "../support/bystander"
 
 # A process that has never loaded memscope, asked from outside by the command line.
 class AttachTest < MemscopeTest
+  include Bystander
+
   PROGRAM = <<~RUBY
     class Order; def initialize(number) = @text = "order \#{number}" * 100; end
     Thread.new { kept = Array.new(5_000) { |number| Order.new(number) }; sleep; p kept.size }
@@ -67,16 +70,8 @@ class AttachTest < MemscopeTest
 
   private
 
-  def running(state, preload: nil)
-    reader, writer = IO.pipe
-    pid = spawn({ "LD_PRELOAD" => preload }, RbConfig.ruby, "-W0", "-e", PROGRAM, state, out: writer)
-    writer.close
-    reader.gets
-    yield pid
-  ensure
-    Process.kill(:KILL, pid)
-    Process.wait(pid)
-    reader.close
+  def running(state, preload: nil, &block)
+    super(RbConfig.ruby, "-W0", "-e", PROGRAM, state, env: { "LD_PRELOAD" => preload }, &block)
   end
 
   def ask(*arguments, output: :out)

@@ -3,9 +3,12 @@
 require_relative "../test_helper"
 require "memscope/cli/cli"
 require "stringio"
+require_relative "../support/bystander"
 
 # Processes that have not loaded memscope, and then listen.
 class CLIAttachTest < MemscopeTest
+  include Bystander
+
   SLEEP = "puts; $stdout.flush; sleep"
   BUSY = "2.times { Thread.new { loop { Array.new(100) { 'a' * 50 } } } }; #{SLEEP}".freeze
 
@@ -59,16 +62,9 @@ class CLIAttachTest < MemscopeTest
 
   private
 
-  def running(program, preload: nil, options: [], ready: true)
-    reader, writer = IO.pipe
-    pid = spawn({ "LD_PRELOAD" => preload }, RbConfig.ruby, "-W0", *options, "-e", program, out: writer)
-    writer.close
-    reader.gets if ready
-    yield pid
-  ensure
-    Process.kill(:KILL, pid)
-    Process.wait(pid)
-    reader.close
+  def running(program, preload: nil, options: [], ready: true, &block)
+    environment = { "LD_PRELOAD" => preload }
+    super(RbConfig.ruby, "-W0", *options, "-e", program, env: environment, ready: ready, &block)
   end
 
   def attach(pid, *options)

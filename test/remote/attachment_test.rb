@@ -2,9 +2,12 @@
 
 require_relative "../test_helper"
 require "memscope/remote/attachment"
+require_relative "../support/bystander"
 
 # What can keep a process from listening. test/cli/attach_command_test.rb has what does not.
 class AttachmentTest < MemscopeTest
+  include Bystander
+
   Attachment = Memscope.const_get(:Attachment)
   Failed = Memscope::Client::Failed
 
@@ -31,16 +34,8 @@ class AttachmentTest < MemscopeTest
 
   private
 
-  def running(program, before: [])
-    reader, writer = IO.pipe
-    pid = spawn({ "RUBYOPT" => nil }, *before, RbConfig.ruby, "-W0", "-e", "#{program}\nputs; $stdout.flush; sleep",
-                out: writer)
-    writer.close
-    reader.gets
-    yield pid
-  ensure
-    Process.kill(:KILL, pid)
-    Process.wait(pid)
-    reader.close
+  def running(program, before: [], &block)
+    program = "#{program}\nputs; $stdout.flush; sleep"
+    super(*before, RbConfig.ruby, "-W0", "-e", program, env: { "RUBYOPT" => nil }, &block)
   end
 end

@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require "json"
+require "memscope"
+require "memscope/remote/copy"
 require_relative "child_process"
 
 # Copies of processes that have not loaded memscope (Host.in_copy), and the values that they answer with.
@@ -33,28 +35,6 @@ module Copies
     end
 
     # @param json [String] as ext/memscope/bindings/copied_value.h describes it
-    def decoded(json) = value_of(JSON.parse(json))
-
-    private
-
-    def value_of(value)
-      case value
-      when String then text_of(value)
-      when Array then value.map { |item| value_of(item) }
-      when Hash then value.to_h { |key, item| [text_of(key), value_of(item)] }
-      else value
-      end
-    end
-
-    def text_of(text)
-      rest = text[1..]
-      case text[0]
-      when "'" then rest
-      when ":" then rest.to_sym
-      when "#" then Integer(rest)
-      when "=" then rest.codepoints.pack("C*")
-      else raise ArgumentError, "#{text.inspect} does not tell its type"
-      end
-    end
+    def decoded(json) = Memscope::Copy::Channel.decoded(JSON.parse(json))
   end
 end

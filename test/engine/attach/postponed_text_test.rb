@@ -3,9 +3,12 @@
 require "test_helper"
 require "socket"
 require "securerandom"
+require_relative "../../support/bystander"
 
 # A text that a live process evaluates at its next safe point.
 class PostponedTextTest < Minitest::Test
+  include Bystander
+
   READY = 0
   REFUSED = 2
 
@@ -47,16 +50,8 @@ class PostponedTextTest < Minitest::Test
 
   private
 
-  def running(program)
-    reader, writer = IO.pipe
-    pid = spawn(RbConfig.ruby, "-e", "$stdout.sync = true; ready = -> { puts 'ready' }; #{program}", out: writer)
-    writer.close
-    reader.gets
-    yield pid, reader
-  ensure
-    Process.kill(:KILL, pid)
-    Process.wait(pid)
-    reader.close
+  def running(program, &)
+    super(RbConfig.ruby, "-e", "$stdout.sync = true; ready = -> { puts 'ready' }; #{program}", &)
   end
 
   def evaluate(pid, body, deadline_ms: 30_000)

@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "socket"
+require_relative "../../support/bystander"
+require_relative "../../support/tracer"
 
 # The tracer's refusals: nothing is changed in a process that cannot be copied.
 class TracerTest < Minitest::Test
-  READY, VALUE, REFUSED, RAISED, ENDED = *0..4
-  EXTENSION = $LOADED_FEATURES.grep(%r{/memscope/memscope\.so\z}).first
+  include Bystander
 
   def test_a_program_without_ruby_is_refused
-    running("sleep", "100") do |pid|
+    running("sleep", "100", ready: false) do |pid|
       assert_equal ["no_ruby", pid.to_s], refusal(pid)
       assert_match(/^TracerPid:\s*0$/, File.read("/proc/#{pid}/status"))
     end
@@ -23,7 +23,7 @@ class TracerTest < Minitest::Test
   end
 
   def test_a_process_that_is_traced_is_refused_with_its_tracer
-    running(RbConfig.ruby, "-e", "puts; $stdout.flush; sleep", ready: true) do |pid|
+    running(RbConfig.ruby, "-e", "puts; $stdout.flush; sleep") do |pid|
       tracer = spawn("strace", "-qq", "-o", File::NULL, "-p", pid.to_s)
       sleep 0.01 until File.read("/proc/#{pid}/status")[/^TracerPid:\s*(\d+)/, 1].to_i.positive?
 
@@ -35,7 +35,7 @@ class TracerTest < Minitest::Test
   end
 
   def test_a_pause_above_the_limit_is_refused_before_anything_stops
-    running(RbConfig.ruby, "-e", "K = 'x' * (100 << 20); puts; $stdout.flush; sleep", ready: true) do |pid|
+    running(RbConfig.ruby, "-e", "K = 'x' * (100 << 20); puts; $stdout.flush; sleep") do |pid|
       name, refused, pause_ms, needed, = refusal(pid, pause_limit_ms: 1)
 
       assert_equal ["pause", pid.to_s], [name, refused]
@@ -45,7 +45,7 @@ class TracerTest < Minitest::Test
   end
 
   def test_a_program_with_a_constant_of_the_same_name_is_refused
-    running(RbConfig.ruby, "-W0", "-e", "Memscope = 1; puts; $stdout.flush; sleep", ready: true) do |pid|
+    running(RbConfig.ruby, "-W0", "-e", "Memscope = 1; puts; $stdout.flush; sleep") do |pid|
       assert_equal ["so_refused", pid.to_s, "memscope.so", "Init_memscope raised"], refusal(pid)
       assert_match(/^TracerPid:\s*0$/, File.read("/proc/#{pid}/status"))
     end
@@ -53,27 +53,10 @@ class TracerTest < Minitest::Test
 
   private
 
-  def running(*command, ready: false)
-    reader, writer = IO.pipe
-    pid = spawn(*command, out: writer)
-    writer.close
-    reader.gets if ready
-    yield pid
-  ensure
-    Process.kill(:KILL, pid)
-    Process.wait(pid)
-    reader.close
-  end
-
   def refusal(pid, pause_limit_ms: 1_000)
-    native = Memscope.send(:const_get, :Native)
-    socket = UNIXSocket.for_fd(native.open_copy(pid, EXTENSION, pause_limit_ms, 10_000, false, 0))
-    kind, _zero, length = socket.read(16).unpack("LLQ")
-    text = socket.read(length)
+    outcome = Tracer.copy(pid, pause_limit_ms: pause_limit_ms)
 
-    assert_equal REFUSED, kind, text
-    text.split("\n")
-  ensure
-    socket&.close
+    refute_nil outcome.refusal, outcome.inspect
+    outcome.refusal
   end
 end
