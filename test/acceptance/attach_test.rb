@@ -62,6 +62,23 @@ class AttachTest < MemscopeTest
     end
   end
 
+  # Both figures of the footer, against this process's clock.
+  def test_the_pause_is_a_part_of_the_copy_s_life_and_that_of_the_command
+    require "memscope/remote/copy"
+    running("idle") do |pid|
+      began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      copy = Memscope::Copy.new(pid)
+      pause_ms = copy.call(:census).cost.gvl_us / 1000.0
+      figures = copy.close
+      took_ms = (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began) * 1000
+
+      assert_operator 0.0, :<, pause_ms
+      assert_operator pause_ms, :<=, figures["copy_ms"].to_i + 1
+      assert_operator figures["copy_ms"].to_i, :<=, took_ms
+      assert_operator figures["fork_ns"].to_i, :<=, figures["pause_ns"].to_i
+    end
+  end
+
   def test_no_attach_leaves_it_alone
     running("idle") do |pid|
       assert_match(/the kernel's view only/, ask("report", "--pid", pid, "--no-attach", output: :err))

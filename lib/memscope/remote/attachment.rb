@@ -71,13 +71,14 @@ module Memscope
 
     def posted(text, thread)
       socket = Native.evaluate_in(@pid, text, thread, SAFE_POINT_SECONDS * 1000, 0)
-      raise failed(:not_started, why: Reasons.sentence(socket)) unless socket.is_a?(Integer)
+      unless socket.is_a?(Integer)
+        raise Client::Failed, Copy::WORDS.fill(:not_started, pid: @pid, why: Reasons.sentence(socket))
+      end
 
       channel = Copy::Channel.new(socket, @pid, SAFE_POINT_SECONDS * 2)
       channel.ready.tap { channel.close }
     rescue Copy::Refusal => e
-      obstacle = ExternalProcess.copying(@pid) if e.reason == :denied
-      raise [nil, :possible].include?(obstacle) ? e : failed_as(Copy::WORDS.fill(obstacle, pid: @pid))
+      raise Client::Failed, e.sentence(@pid)
     end
 
     # The directories of the library and of the extension for its Ruby, which it must see as this process does.
@@ -118,8 +119,6 @@ module Memscope
       end
     end
 
-    def failed(text, **figures) = failed_as(WORDS.fill(text, { pid: @pid, **figures }))
-
-    def failed_as(message) = Client::Failed.new(message)
+    def failed(text, **figures) = Client::Failed.new(WORDS.fill(text, { pid: @pid, **figures }))
   end
 end

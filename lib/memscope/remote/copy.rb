@@ -43,7 +43,7 @@ module Memscope
       @facts = start(extension, long_pause)
       @answers = Answers.new(@channel, memory, pid: pid, ruby: @facts["ruby"], file: @facts["file"])
     rescue Client::Failed => e
-      raise Client::Unreachable.new(sentence(e), :silent)
+      raise Client::Unreachable.new(e.is_a?(Refusal) ? e.sentence(pid) : e.message, :silent)
     end
 
     # @param name [Symbol] one of CALLS
@@ -115,12 +115,6 @@ module Memscope
 
     def write(path:, format: :perfetto, **options)
       Loading.unit(:Dump).write(path, format: format.to_sym, native: @answers, **options)
-    end
-
-    # What forbids to trace the process, rather than the kernel's error.
-    def sentence(error)
-      obstacle = ExternalProcess.copying(@pid) if error.is_a?(Refusal) && error.reason == :denied
-      [nil, :possible].include?(obstacle) ? error.message : WORDS.fill(obstacle, pid: @pid)
     end
 
     # The time under the GVL is that for which the process was stopped.

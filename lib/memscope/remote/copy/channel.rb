@@ -19,6 +19,12 @@ module Memscope
         unknown = names.to_h { |name| [name, "?"] }
         super(WORDS.fill(@reason, { **unknown, why: reason, **names.zip(@arguments).to_h.compact }))
       end
+
+      # @return [String] what forbids to trace the process, rather than the kernel's error
+      def sentence(pid)
+        obstacle = ExternalProcess.copying(pid) if @reason == :denied
+        [nil, :possible].include?(obstacle) ? message : WORDS.fill(obstacle, pid: pid)
+      end
     end
 
     # The socket to the tracer. A request is its length in bytes (u64), then a Ruby expression; of length 0, the end. A
