@@ -3,6 +3,7 @@
 # Probes headers and functions of this Ruby and this C library. Decides nothing about the allocator, which is
 # only known in the running process (engine/malloc/allocator.h).
 
+require "etc"
 require "mkmf"
 
 unless RUBY_ENGINE == "ruby" && RUBY_PLATFORM.include?("linux")
@@ -90,3 +91,5 @@ have_library("m", "log") # libruby links it already, explicit here for -Wl,--no-
 $cleanfiles << "record_structs.h"
 create_header
 create_makefile("memscope/memscope")
+# RubyGems runs make without -j, which takes a minute on one processor.
+File.write("Makefile", "MAKEFLAGS += -j#{[Etc.nprocessors, 4].min}\n", mode: "a")
