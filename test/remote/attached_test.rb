@@ -7,6 +7,49 @@ require "memscope/remote/attached"
 class AttachedTest < MemscopeTest
   Attached = Memscope.const_get(:Attached)
 
+  def test_it_keeps_a_history_until_the_listener_is_closed
+    ended = in_child(<<~RUBY)
+      require "memscope/remote/attached"
+      thread = Thread.new { Memscope::Attached.run }
+      sleep 0.01 until Memscope::History.running? && Memscope.history.known?
+      print Memscope.verdict.word
+      Memscope::Listener.current.close
+      thread.join(30)
+      print Memscope::History.running?
+      sleep 0.01 until Thread.list.none? { |one| one.name.to_s.start_with?("memscope") }
+    RUBY
+
+    assert_equal "too earlyfalse", ended
+  end
+
+  def test_the_program_s_own_history_goes_on
+    ended = in_child(<<~RUBY)
+      require "memscope/remote/attached"
+      Memscope::History.start
+      thread = Thread.new { Memscope::Attached.run }
+      sleep 0.01 until Memscope::Listener.current
+      Memscope::Listener.current.close
+      thread.join(30)
+      print Memscope::History.running?
+    RUBY
+
+    assert_equal "true", ended
+  end
+
+  def test_a_program_without_the_setting_is_not_sampled
+    ended = in_child(<<~RUBY)
+      require "memscope/remote/attached"
+      Memscope.configure { |config| config.history = false }
+      thread = Thread.new { Memscope::Attached.run }
+      sleep 0.01 until Memscope::Listener.current
+      Memscope::Listener.current.close
+      thread.join(30)
+      print Memscope::History.running?
+    RUBY
+
+    assert_equal "false", ended
+  end
+
   def test_it_runs_until_the_listener_is_closed
     ended = in_child(<<~RUBY)
       require "memscope/remote/attached"

@@ -3,7 +3,8 @@
 require_relative "listener"
 
 module Memscope
-  # Runs in a process that `memscope attach` has made load memscope: listens until no client has come for half an hour.
+  # Runs in a process that `memscope attach` has made load memscope: listens, and keeps a history unless the program
+  # keeps one already, until no client has come for half an hour.
   # @api private
   module Attached
     # Seconds without a client after which the process listens no longer.
@@ -20,8 +21,11 @@ module Memscope
           Loading.unit(:Configuration).change { |config| config.actions = actions }
         end
         listener = Listener.listen(nil)
+        sampled = !History.running?
+        History.boot { sampled &&= Configuration.effective(:history) }
         sleep POLL_SECONDS while listener.open? && Clock.now - listener.last_client < IDLE_SECONDS
         listener.close
+        History.stop if sampled
       end
 
       # The text that a process evaluates to load and run this file.
