@@ -11,6 +11,15 @@ def install_gems(directory, *gems)
   path
 end
 
+# Builds the extension for each Ruby of MEMSCOPE_MATRIX_RUBIES, into tmp/NAME, and returns their prefixes.
+def built_for_other_rubies
+  Bundler.with_unbundled_env do
+    ENV.fetch("MEMSCOPE_MATRIX_RUBIES", "").split(":").each do |prefix|
+      build_extension "ext/memscope/extconf.rb", "tmp/#{File.basename(prefix)}", LIBRARY, ruby: "#{prefix}/bin/ruby"
+    end
+  end
+end
+
 # The long forms of tests, which measure, repeat, or install what they compare with.
 namespace :battery do
   desc "Ask for GRAPHS=1000 heap graphs in a row, and find the holders of all leaks under both allocators"
@@ -94,15 +103,17 @@ namespace :battery do
        "each, for SECONDS=4; and show how the same Ractors fare without memscope. With this Ruby, and with those of " \
        "MEMSCOPE_MATRIX_RUBIES"
   task ractors: ["compile", "compile:test"] do
-    prefixes = ENV.fetch("MEMSCOPE_MATRIX_RUBIES", "").split(":")
-    Bundler.with_unbundled_env do
-      prefixes.each do |prefix|
-        build_extension "ext/memscope/extconf.rb", "tmp/#{File.basename(prefix)}", LIBRARY, ruby: "#{prefix}/bin/ruby"
-      end
-    end
     run_tests ["test/acceptance/ractors_test.rb"], "RUNS" => ENV.fetch("RUNS", "50"),
                                                    "MEMSCOPE_RACTOR_SECONDS" => ENV.fetch("SECONDS", "4"),
-                                                   "MEMSCOPE_RACTOR_RUBIES" => prefixes.join(":")
+                                                   "MEMSCOPE_RACTOR_RUBIES" => built_for_other_rubies.join(":")
+  end
+
+  desc "Copy processes that have not loaded memscope, and make them evaluate texts, in all states, VISITS=5 times " \
+       "each: with this Ruby, with those of MEMSCOPE_MATRIX_RUBIES, and under both allocators"
+  task attach_states: ["compile", "compile:test"] do
+    run_tests FileList["test/engine/attach/{private_copy,postponed_text}_test.rb"],
+              "VISITS" => ENV.fetch("VISITS", "5"), "ALLOCATORS" => "glibc jemalloc",
+              "MEMSCOPE_TRACED_RUBIES" => built_for_other_rubies.join(":")
   end
 
   desc "Check that profiles keep none of METHODS=100000 methods, anonymous classes and objects alive"

@@ -49,12 +49,13 @@ module Suites
                SURFACES).freeze
 
   # Tests that another Ruby or C library is likely to break first, in a minute: the ledger's sums, planted memory in
-  # malloc and the heap, the prediction of a compaction, the lines of profiles, a walk of the heap.
+  # malloc and the heap, the prediction of a compaction, the lines of profiles, a walk of the heap, copies of processes
+  # that have not loaded memscope.
   CORE = files("test/acceptance/{closed_sum,compaction,injection,object_profile,smoke,trap}_test.rb",
                "test/bindings/{copied_value,copy_binding}_test.rb",
                "test/{memscope,action/purge,action/purge/result,heap/census,process/ruby_heap}_test.rb",
                "test/{show/report/purge,value/native/absent}_test.rb",
-               "test/engine/malloc/*_test.rb",
+               "test/engine/{attach/{postponed_text,private_copy},malloc/*}_test.rb",
                "test/ruby/{heap/{census,heap_references},graph/named_references}_test.rb")
 
   # Tests that must pass even on a Ruby that is not released yet.

@@ -68,6 +68,9 @@ class TracedProgram
     @output.gets
   end
 
+  # @return [Boolean] whether it has printed what nobody has read
+  def readable? = !@output.wait_readable(0).nil?
+
   # @return [String] what it has printed and nobody has read
   def printed
     @output.read_nonblock(1 << 16)

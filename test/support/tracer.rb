@@ -20,11 +20,12 @@ module Tracer
   class << self
     # @param expressions [Array<String>] to evaluate in the copy
     # @param forward [Boolean] always runs the copy on to a safe point
+    # @param ruby [String, nil] the minor version that the extension is for, nil for this one
     # @param die_at [Integer] the number of the call of ptrace at which the tracer is killed; 0 for never
     # @return [Outcome]
     def copy(pid, *expressions, extension: EXTENSION, pause_limit_ms: 60_000, deadline_ms: 60_000, forward: false,
-             die_at: 0)
-      order = [pid, extension, pause_limit_ms, deadline_ms, forward, die_at]
+             die_at: 0, ruby: nil)
+      order = [pid, extension, pause_limit_ms, deadline_ms, forward, die_at, ruby]
       deadline = now + PATIENCE
       loop do
         outcome = once(order, expressions)

@@ -4,10 +4,13 @@ require "test_helper"
 require "socket"
 require "securerandom"
 require_relative "../../support/bystander"
+require_relative "../../support/traced_targets"
 
 # A text that a live process evaluates at its next safe point.
-class PostponedTextTest < Minitest::Test
+class PostponedTextTest < MemscopeTest
   include Bystander
+  include TracedTargets
+  extend TracedTargets
 
   READY = 0
   REFUSED = 2
@@ -23,12 +26,43 @@ class PostponedTextTest < Minitest::Test
     end
   end
 
-  def test_a_blocked_process_is_not_woken
-    running("ready.call; Queue.new.tap { |queue| Thread.new { sleep } }.pop; puts 'woken'") do |pid, output|
-      assert_equal READY, evaluate(pid, "puts Thread.list.size").first
-      assert_equal "3\n", output.gets
-      assert_nil output.wait_readable(0.3)
-      assert_unchanged pid
+  for_each_target "a_process_that_waits_is_not_woken" do |target|
+    TracedProgram.run_all("state", [*WAITS, *TIMED].zip, **target.program) do |programs|
+      VISITS.times { programs.each_value { |program| assert_evaluates(program) } }
+      lines = programs.transform_values { |program| Array.new(VISITS) { program.gets.chomp } }
+
+      TIMED.each do |state|
+        in_time, *lines[state] = [*lines[state], programs[state].gets.chomp].sort
+
+        assert_match(/\Ain time/, in_time, state)
+      end
+      assert_equal [["ran"] * VISITS], lines.values.uniq
+      assert_empty programs.values.map(&:printed).join
+    end
+  end
+
+  # If each visit started a timeout anew, it would not end while there are visits.
+  for_each_target "a_timeout_is_not_started_anew", TIMED do |target, state|
+    TracedProgram.run("state", state, **target.program) do |program|
+      lines = []
+      ended = program.await do
+        assert_evaluates(program)
+        lines << program.gets
+        lines.last.start_with?("in time")
+      end
+
+      assert ended, "not after #{lines.size} visits"
+      assert_equal ["ran\n"], lines.uniq - [lines.last]
+      TracedTargets.tell(target, state, lines.last, lines.size)
+    end
+  end
+
+  for_each_target "a_process_that_works", WORKS do |target, state|
+    TracedProgram.run("state", state, **target.program) do |program|
+      VISITS.times do
+        assert_evaluates(program)
+        assert_equal "ran\n", program.gets
+      end
     end
   end
 
@@ -62,6 +96,11 @@ class PostponedTextTest < Minitest::Test
     [kind, socket.read(length)]
   ensure
     socket&.close
+  end
+
+  def assert_evaluates(program)
+    assert_equal READY, evaluate(program.pid, "puts 'ran'").first
+    assert_unchanged program.pid
   end
 
   def assert_unchanged(pid)

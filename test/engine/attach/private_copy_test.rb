@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require_relative "../../support/traced_program"
-require_relative "../../support/tracer"
+require_relative "../../support/traced_targets"
 
 # Private copies of processes in all states: the answer is right, and the process does not notice.
 class PrivateCopyTest < MemscopeTest
-  WAITS, TIMED, WORKS =
-    IO.popen([*ChildProcess.ruby, "#{TracedProgram::WORKLOADS}/state.rb", "--list"]) { |list| list.map(&:split) }
+  include TracedTargets
+  extend TracedTargets
+
   JEMALLOC = ChildProcess::ALLOCATORS.fetch(:jemalloc)
   NATIVE = "Memscope.const_get(:Native)"
   QUESTIONS = ["6 * 7", "Thread.main.alive?"].freeze
@@ -17,18 +17,36 @@ class PrivateCopyTest < MemscopeTest
     skip_under_sanitizer # the processes are without it
   end
 
-  def test_a_process_that_waits_is_not_woken
-    TracedProgram.run_all("state", [*WAITS, *TIMED].zip) do |programs|
-      programs.each_value { |program| assert_unchanged_by_a_copy(program) }
+  for_each_target "a_process_that_waits_is_not_woken" do |target|
+    TracedProgram.run_all("state", [*WAITS, *TIMED].zip, **target.program) do |programs|
+      VISITS.times { programs.each_value { |program| assert_unchanged_by_a_copy(program, target) } }
 
-      TIMED.each { |state| assert_equal "in time", programs[state].gets.chomp, state }
+      TIMED.each { |state| assert_match(/\Ain time/, programs[state].gets, state) }
       WAITS.each { |state| assert_empty programs[state].printed, state }
     end
   end
 
-  (WORKS - ["ractor"]).each do |state|
-    define_method("test_a_process_that_works_#{state}") do
-      TracedProgram.run("state", state) { |program| assert_unchanged_by_a_copy(program, idle: false) }
+  # If each copy started a timeout anew, it would not end while there are copies.
+  for_each_target "a_timeout_is_not_started_anew", TIMED do |target, state|
+    TracedProgram.run("state", state, **target.program) do |program|
+      copies = 0
+      ended = program.await do
+        target.copy(program, *QUESTIONS)
+        copies += 1
+        program.readable?
+      end
+
+      assert ended, "not after #{copies} copies"
+      line = program.gets
+
+      assert_match(/\Ain time/, line)
+      TracedTargets.tell(target, state, line, copies)
+    end
+  end
+
+  for_each_target "a_process_that_works", WORKS - ["ractor"] do |target, state|
+    TracedProgram.run("state", state, **target.program) do |program|
+      VISITS.times { assert_unchanged_by_a_copy(program, target, idle: false) }
     end
   end
 
@@ -41,11 +59,11 @@ class PrivateCopyTest < MemscopeTest
   end
 
   # A copy of a process with Ractors may wait for one that it does not have. Since Ruby 3.3, it always does.
-  def test_a_process_with_ractors
-    TracedProgram.run("state", "ractor") do |program|
-      outcome = Tracer.copy(program.pid, *QUESTIONS)
+  for_each_target "a_process_with_ractors" do |target|
+    TracedProgram.run("state", "ractor", **target.program) do |program|
+      outcome = target.copy(program, *QUESTIONS, deadline_ms: 5_000)
 
-      if RUBY_VERSION < "3.3"
+      if target.version < "3.3"
         assert_includes [ANSWERS, []], outcome.answers
       else
         assert_equal ["ractors", program.pid.to_s, "2"], outcome.refusal
@@ -107,10 +125,10 @@ class PrivateCopyTest < MemscopeTest
   private
 
   # @param idle [Boolean] whether the process changes nothing itself
-  def assert_unchanged_by_a_copy(program, idle: true, forward: false)
+  def assert_unchanged_by_a_copy(program, target = ALL.first, idle: true, forward: false)
     descriptors = program.descriptors
     private_kb = program.private_kb
-    outcome = Tracer.copy(program.pid, *QUESTIONS, forward: forward)
+    outcome = target.copy(program, *QUESTIONS, forward: forward)
 
     assert_nil outcome.refusal
     assert_equal ANSWERS, outcome.answers

@@ -64,7 +64,8 @@ module State
   def timed
     began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     yield
-    puts Process.clock_gettime(Process::CLOCK_MONOTONIC) - began < 1 ? "woke" : "in time"
+    seconds = Process.clock_gettime(Process::CLOCK_MONOTONIC) - began
+    puts seconds < 1 ? "woke" : format("in time, after %.4f s", seconds)
     sleep
   end
 end
@@ -95,7 +96,12 @@ WAITS = {
 
 TIMED = {
   sleep_timed: -> { State.timed { sleep 1 } },
-  select_timed: -> { State.timed { IO.pipe.first.wait_readable(1) } }
+  select_timed: -> { State.timed { IO.pipe.first.wait_readable(1) } },
+  join_timed: -> { State.another.then { |thread| State.timed { thread.join(1) } } },
+  condition_timed: lambda do
+    lock = Mutex.new
+    lock.synchronize { State.timed { ConditionVariable.new.wait(lock, 1) } }
+  end
 }.freeze
 
 WORKS = {
