@@ -1,7 +1,9 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/bystander"
 require_relative "../support/ledger_tree"
+require "memscope/remote/copy"
 
 # Truth by injection: a child adds a known, touched amount of memory of one owner, and exactly that row rises.
 class InjectionTest < MemscopeTest
@@ -266,12 +268,14 @@ class InjectionTest < MemscopeTest
   # Keeps no dirty pages: an injection would reuse existing ones, and leave the rest of a new mapping dirty.
   def inject(preload, injection, setup: "", env: {})
     env = { "MALLOC_CONF" => "dirty_decay_ms:0,cache_oblivious:false", **env }
-    answer = child_json(format(SCRIPT, setup: setup, injection: injection), preload: preload, env: env)
+    answer = answer(format(self.class::SCRIPT, setup: setup, injection: injection), preload, env)
     before, after = answer.values_at("before", "after").map { |ledger| LedgerTree.new(ledger) }
 
     assert_empty(before.gaps + after.gaps)
     Change.new(injected: answer["injected"], before: before, after: after)
   end
+
+  def answer(script, preload, env) = child_json(script, preload: preload, env: env)
 
   # jemalloc's row stays exact, and what the C library's malloc holds is unattributed, with its own reason and count.
   def assert_beside(change, blocks:)
@@ -321,5 +325,55 @@ class InjectionTest < MemscopeTest
 
     assert_includes(mappings.map { |mapping| mapping.values_at("start", "end", "resident_bytes") },
                     [address, address + bytes, bytes])
+  end
+end
+
+# The same, by copies of a process that has not loaded memscope.
+class InjectionFromOutsideTest < InjectionTest
+  include Bystander
+
+  # A copy with Ractors may wait for one that it does not have. The others inject nothing.
+  instance_methods.grep(/ractors|may_be_jemallocs|as_large_as/i).each { |name| undef_method name }
+  only_in_full(*instance_methods.grep(/\Atest_/).grep_v(/Ruby_slots|thread_s_stack|_520_|a_file/))
+
+  SCRIPT = <<~RUBY
+    require "json"
+    require "memscope_test"
+    %<setup>s
+    3.times { GC.start }
+    GC.disable
+    turn = -> { $stdout.flush; $stdin.gets }
+    puts
+    turn.call
+    injected = begin
+      %<injection>s
+    end
+    puts JSON.generate(injected)
+    turn.call
+  RUBY
+
+  def setup
+    skip_under_sanitizer # the processes are without it
+  end
+
+  private
+
+  def answer(script, preload, env)
+    IO.pipe do |input, turn|
+      command = [*ChildProcess.ruby, "-e", script, { in: input, err: File::NULL }]
+      running(*command, env: ChildProcess.environment(preload, env)) do |pid, output|
+        before = ledger(pid)
+        turn.puts
+        injected = JSON.parse(output.gets)
+        { "injected" => injected, "before" => before, "after" => ledger(pid) }
+      end
+    end
+  end
+
+  def ledger(pid)
+    copy = Memscope::Copy.new(pid)
+    JSON.parse(copy.call(:ledger).to_json)
+  ensure
+    copy&.close
   end
 end

@@ -11,7 +11,8 @@ module Bystander
   # @yieldparam output [IO] what it prints after that
   def running(*command, env: {}, ready: true)
     reader, writer = IO.pipe
-    pid = spawn(env, *command, out: writer)
+    options = command.last.is_a?(Hash) ? command.pop : {}
+    pid = spawn(env, *command, out: writer, **options)
     writer.close
     reader.gets if ready
     yield pid, reader

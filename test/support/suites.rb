@@ -14,7 +14,7 @@ module Suites
                "test/acceptance/{requires_rails,stress,verdict}_test.rb",
                "test/{check/application,engine/trend/verdict_battery,judge/policy/battery}_test.rb",
                "test/generators/**/*_test.rb")
-  IN_FULL = files("test/acceptance/{application,closed_sum,compaction,doctor,garbage,malloc_profile}_test.rb",
+  IN_FULL = files("test/acceptance/{application,closed_sum,compaction,doctor,garbage,injection,malloc_profile}_test.rb",
                   "test/acceptance/{object_profile,policy_puma,prometheus,workers}_test.rb",
                   "test/{engine/attach/tracees,engine/c_tests,judge/history/sampler,ruby/heap/heap_walk}_test.rb")
 
