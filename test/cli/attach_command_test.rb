@@ -47,6 +47,26 @@ class CLIAttachTest < MemscopeTest
     end
   end
 
+  def test_actions_are_not_allowed_after_an_attempt_that_failed
+    running("module Kernel; alias_method :original, :require
+               def require(name)
+                 name.end_with?('/attached') && !$tried ? raise(LoadError, $tried = 'no') : original(name)
+               end
+             end; #{SLEEP}") do |pid|
+      assert_match(/could not load memscope: LoadError/, refused(pid))
+      attach(pid)
+
+      assert_match(/allows no actions/, assert_raises(Memscope::Client::Failed) { purge(pid) }.message)
+    end
+  end
+
+  # It has booted: a Railtie would come too late.
+  def test_a_rails_application_is_not_changed
+    running("module Rails; class Railtie; def self.inherited(late) = raise(late.name); end; end; #{SLEEP}") do |pid|
+      assert_match(/\Aprocess #{pid} listens\./, attach(pid))
+    end
+  end
+
   def test_what_is_no_ruby
     running("exec 'sleep', '100'", ready: false) do |pid|
       sleep 0.01 until File.read("/proc/#{pid}/comm") == "sleep\n"

@@ -80,7 +80,7 @@ class AttachedTest < MemscopeTest
     text = Attached.text("memscope-1", ["/a\"b", "/c"], actions: true)
 
     assert_match(/\AThread\.new do$.*^end\n\z/m, text)
-    assert_includes text, 'require "/a\"b/memscope"'
+    assert_includes text, "\"/a\\\"b\""
     [text, Attached.closing_text("memscope-1")].each { |ruby| assert RubyVM::InstructionSequence.compile(ruby) }
   end
 

@@ -28,25 +28,31 @@ module Memscope
         History.stop if sampled
       end
 
-      # The text that a process evaluates to load and run this file.
+      # The text that a process evaluates to load and run this file. A program that has loaded memscope keeps that one.
+      # In a Rails application that has booted, memscope.rb would come too late: it adds to what boots.
       #
       # @param thread [String] the name of the thread
       # @param paths [Array<String>] directories of the library and of the extension, as the process sees them
       # @param actions [Boolean] whether clients may do more than read
-      # @return [String] Ruby. If it fails, another thread is named "!" and the class of the error, for five seconds
+      # @return [String] Ruby. If it fails, another thread is named "!" and the error's class, for five seconds, and
+      #   the program's standard error has the error
       def text(thread, paths, actions:)
         <<~RUBY
           Thread.new do
             Thread.current.report_on_exception = false
             Thread.current.name = #{thread.dump}
-            own = defined?(Memscope) && Memscope.respond_to?(:ledger) && !defined?(Memscope::Attached)
+            loaded = defined?(Memscope) && Memscope.respond_to?(:ledger)
+            own = loaded && $LOADED_FEATURES.any? { |path| path.end_with?("/memscope.rb") }
+            library = loaded ? File.dirname(Memscope.method(:ledger).source_location.first, 3) : #{paths.first.dump}
             $LOAD_PATH.unshift(#{paths.map(&:dump).join(', ')})
-            require #{"#{paths.first}/memscope".dump}
-            require #{"#{paths.first}/memscope/remote/attached".dump}
+            require "\#{library}/memscope/setup/facade"
+            require "\#{library}/memscope/remote/attached"
             #{paths.size}.times { $LOAD_PATH.shift }
             Memscope::Attached.run(actions: own ? nil : #{actions})
           rescue Exception => error
-            Thread.new { Thread.current.name = "!\#{error.class}"; sleep 5 }.join
+            told = Thread.new { Thread.current.name = "!\#{error.class}"; sleep 5 }
+            warn "memscope attach: \#{error.full_message(highlight: false)}"
+            told.join
           end
         RUBY
       end

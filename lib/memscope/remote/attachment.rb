@@ -39,6 +39,7 @@ module Memscope
       return WORDS.fill(:listens, pid: @pid, ruby: ruby) if listens?
 
       began = Clock.now
+      @earlier = failures
       facts = evaluate { |thread| Attached.text(thread, paths, actions: actions) }
       await_listener
       WORDS.fill(:opened, pid: @pid, pause: Quantity.milliseconds(facts["pause_ns"].to_i / 1000),
@@ -102,7 +103,7 @@ module Memscope
     def await_listener
       deadline = Clock.now + LOADING_SECONDS
       until listens?
-        error = threads.find { |name| name.start_with?("!") }
+        error = (failures - @earlier).first&.last
         raise failed(:late) if error&.start_with?(LATE)
         raise failed(:not_loaded, error: Field.line(error.delete_prefix("!"))) if error
         raise failed(:loading, seconds: LOADING_SECONDS) if Clock.now > deadline
@@ -111,9 +112,11 @@ module Memscope
       end
     end
 
-    def threads
+    # The threads that tell a failure by their name, which they keep for seconds.
+    def failures
       Dir.glob("/proc/#{@pid}/task/*/comm").filter_map do |path|
-        Field.utf8(File.binread(path)).chomp
+        name = Field.utf8(File.binread(path)).chomp
+        [path, name] if name.start_with?("!")
       rescue SystemCallError
         nil # the thread has ended
       end
