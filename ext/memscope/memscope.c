@@ -11,7 +11,7 @@
 RUBY_FUNC_EXPORTED void Init_memscope(void);
 RUBY_FUNC_EXPORTED int memscope_copy_begin(pid_t original);
 
-void Init_memscope(void) {
+static void define(void) {
     rb_mMemscope = rb_define_module("Memscope");
     rb_mMemscopeNative = rb_define_module_under(rb_mMemscope, "Native");
     Init_memscope_allocator();
@@ -41,9 +41,14 @@ void Init_memscope(void) {
     Init_memscope_copy();
 }
 
+void Init_memscope(void) {
+    define();
+}
+
+/* Ruby loads extensions with RTLD_GLOBAL: where a copy has one already, that one's Init_memscope would be called. */
 static VALUE initialise(VALUE unused) {
     if (!rb_mMemscopeNative)
-        Init_memscope();
+        define();
     return Qnil;
 }
 

@@ -31,6 +31,16 @@ class AttachTest < MemscopeTest
     end
   end
 
+  # Its extension is another one than the copy's, with symbols of the same names, which Ruby makes global.
+  def test_a_process_that_has_loaded_memscope_but_does_not_listen
+    running("idle", options: ["-I#{ChildProcess::ROOT}/lib", "-rmemscope"]) do |pid|
+      ledger = Memscope::Ledger.from_json(ask("report", "--pid", pid, "--json"))
+
+      assert_equal File.read("/proc/#{pid}/status")[/^VmRSS:\s*(\d+)/, 1].to_i * 1024, ledger.rss_bytes
+      assert_match(/; memscope was loaded, but did not listen$/, ask("doctor", "--pid", pid, "--gc", exits: 0..2))
+    end
+  end
+
   # The rows are those of the process itself, whose pages the copy shares.
   both_allocators "the ledger of an idle process is the kernel's RSS, to the byte" do |preload|
     running("idle", preload: preload) do |pid|
@@ -87,16 +97,16 @@ class AttachTest < MemscopeTest
 
   private
 
-  def running(state, preload: nil, &block)
-    super(RbConfig.ruby, "-W0", "-e", PROGRAM, state, env: { "LD_PRELOAD" => preload }, &block)
+  def running(state, preload: nil, options: [], &block)
+    super(RbConfig.ruby, "-W0", *options, "-e", PROGRAM, state, env: { "LD_PRELOAD" => preload }, &block)
   end
 
-  def ask(*arguments, output: :out)
+  def ask(*arguments, output: :out, exits: [0])
     memscope = File.join(ChildProcess::ROOT, "exe/memscope")
     out, err, status = Open3.capture3(RbConfig.ruby, "-W0", "-I#{ChildProcess::ROOT}/lib", memscope,
                                       *arguments.map(&:to_s))
 
-    assert_predicate status, :success?, err
+    assert_includes exits, status.exitstatus, err
     { out: out, err: err }.fetch(output)
   end
 

@@ -130,7 +130,7 @@ class CopyTest < MemscopeTest
     copy = with_copy { |open| open.tap { text = open.close && open.to_s } }
     copy.close
 
-    assert_equal "taken from outside: paused 3.0 ms, child 2.2 s; memscope was not loaded", text
+    assert_equal "taken from outside: paused 3.0 ms, child 2.2 s; memscope was loaded, but did not listen", text
   end
 
   def test_a_refusal_is_one_sentence

@@ -22,6 +22,8 @@ module Memscope
     # Milliseconds for which the process may be stopped; and those that stand for any pause and any need of memory.
     MAX_PAUSE_MS = 200
     ANY_PAUSE_MS = 60_000
+    # The extension of a process that has loaded memscope, in its mappings.
+    MAPPED = %r{/memscope\.so$}
     # Seconds to wait while the process is being copied, or rests from a copy: for ten times as long as it was stopped.
     PATIENCE = 3
     # Milliseconds after which the tracer ends the copy.
@@ -40,6 +42,7 @@ module Memscope
     def initialize(pid, extension: nil, long_pause: false)
       @pid = pid
       memory = Native.process_memory(pid.to_s) # now: the copy shares all pages with the process
+      @loaded = File.read("/proc/#{pid}/maps").match?(MAPPED) if File.readable?("/proc/#{pid}/maps")
       @facts = start(extension, long_pause)
       @answers = Answers.new(@channel, memory, pid: pid, ruby: @facts["ruby"], file: @facts["file"])
     rescue Client::Failed => e
@@ -66,7 +69,8 @@ module Memscope
 
     # @return [String] how long the process was stopped, and how long the copy lived
     def to_s
-      WORDS.fill(:taken, pause: Quantity.milliseconds(pause_us), child: Quantity.pause(@facts["copy_ms"].to_f))
+      WORDS.fill(@loaded ? :taken_beside : :taken,
+                 pause: Quantity.milliseconds(pause_us), child: Quantity.pause(@facts["copy_ms"].to_f))
     end
 
     private
