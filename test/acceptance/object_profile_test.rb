@@ -394,6 +394,20 @@ class ObjectProfileTest < MemscopeTest
     assert_equal [0, 1], [freed, rearmed]
   end
 
+  # A reading checks that the hooks are on, by an allocation. If that is sampled, the next sample may be as near as this
+  # one was: once in some 2,000 readings.
+  only_in_full def test_readings_do_not_take_a_window_for_switched_off
+    rearmed, samples = child(<<~RUBY)
+      profile
+      10_000.times { Memscope.const_get(:Native).tags }
+      overhead = PROFILE.stop.overhead
+      puts JSON.generate([overhead.rearmed, overhead.samples_taken])
+    RUBY
+
+    assert_equal 0, rearmed.to_i
+    assert_operator samples, :>, 100
+  end
+
   # Before Ruby 3.4, each GC within the other hook is unseen, also those that the profile's own work brings about.
   def test_unseen_gcs_do_not_request_work_without_end
     missed, reason, rearmed = child(<<~RUBY, requires: %w[json memscope objspace])

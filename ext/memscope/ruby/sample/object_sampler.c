@@ -475,12 +475,16 @@ static void cancel_window(void) {
     sampler.plan = sampler.before;
 }
 
-/* Returns true if an allocation calls the hook. Call it in a window, outside of hooks. */
+/*
+ * Returns true if an allocation calls the hook. Call it in a window, outside of hooks. `left` alone does not say so: if
+ * this allocation is sampled, the next sample may be as near as this one was.
+ */
 static bool is_watching(void) {
     int64_t before = LOAD(left);
+    uint64_t remained = LOAD(remaining);
 
     rb_obj_alloc(rb_cObject);
-    return LOAD(left) != before;
+    return LOAD(left) != before || LOAD(remaining) != remained;
 }
 
 /* If Ruby has switched the hooks off, it is unknown since when the open window does not watch allocations. */
