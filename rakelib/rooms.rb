@@ -7,7 +7,7 @@ require "tsort"
 class Rooms
   FACADE = "lib/memscope/setup/facade.rb"
 
-  engine = %w[base kernel elf malloc ledger sampling fork graph dump trend attach]
+  engine = %w[base kernel elf malloc ledger sampling fork graph dump trend box attach]
 
   EXT = {
     "base" => { files: %w[ext/memscope/engine/base/* ext/memscope/record_structs.h], may: [] },
@@ -20,6 +20,7 @@ class Rooms
     "graph" => { files: "ext/memscope/engine/graph/*", may: %w[base] },
     "dump" => { files: "ext/memscope/engine/dump/*", may: %w[base graph] },
     "trend" => { files: "ext/memscope/engine/trend/*", may: %w[base] },
+    "box" => { files: "ext/memscope/engine/box/*", may: %w[base trend] },
     "attach" => { files: "ext/memscope/engine/attach/*", may: %w[base kernel fork] },
     "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: %w[base graph] },
     "init" => { files: "ext/memscope/init.h", may: [] },

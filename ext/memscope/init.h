@@ -24,6 +24,7 @@ void Init_memscope_tags(void);
 void Init_memscope_measurement(void);
 void Init_memscope_owners(void);
 void Init_memscope_history(void);
+void Init_memscope_black_box(void);
 void Init_memscope_verdict(void);
 void Init_memscope_attach(void);
 void Init_memscope_copy(void);

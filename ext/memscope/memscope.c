@@ -36,6 +36,7 @@ static void define(void) {
     Init_memscope_measurement();
     Init_memscope_owners();
     Init_memscope_history();
+    Init_memscope_black_box();
     Init_memscope_verdict();
     Init_memscope_attach();
     Init_memscope_copy();

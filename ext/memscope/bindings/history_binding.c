@@ -4,9 +4,10 @@
  * Users of the rings hold the GVL from beginning to end, so that a fork by Ruby never copies them half written. A
  * forked child empties them before its first use.
  */
+#include "bindings/black_box_binding.h"
+#include "bindings/history_rings.h"
 #include "bindings/reasons.h"
 
-#include "bindings/history_rings.h"
 #include "init.h"
 #include "trend/history.h"
 
@@ -58,18 +59,21 @@ static VALUE native_open_history(VALUE self) {
 /*
  * Native.add_to_history(values, seconds) -> true if the values were added, false if there is no history, or if
  * `seconds` is before that of an earlier call. values: an Integer or nil by the name of each sampled series. seconds:
- * of CLOCK_BOOTTIME.
+ * of CLOCK_BOOTTIME. Writes them into this process's black box, if it has one.
  */
 static VALUE native_add_to_history(VALUE self, VALUE values, VALUE seconds) {
     uint64_t numbers[MEMSCOPE_HISTORY_SERIES];
+    bool added;
 
     for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++) {
         VALUE value = rb_hash_lookup(values, memscope_symbol(memscope_history_names[series]));
 
         numbers[series] = NIL_P(value) ? MEMSCOPE_UNKNOWN : NUM2ULL(value);
     }
-    return memscope_rings_of_this_process() != NULL && memscope_rings_add(rings, NUM2ULL(seconds), numbers) ? Qtrue
-                                                                                                            : Qfalse;
+    added = memscope_rings_of_this_process() != NULL && memscope_rings_add(rings, NUM2ULL(seconds), numbers);
+    if (added)
+        memscope_black_box_add(rings);
+    return added ? Qtrue : Qfalse;
 }
 
 /* Native.mark_history(kind, seconds) -> true if the event was noted. */
@@ -85,12 +89,12 @@ static int64_t time_of_day(uint64_t seconds, int64_t boot) {
     return (boot + (int64_t)seconds) * 1000;
 }
 
-static VALUE ring_to_hash(enum memscope_ring ring, size_t series, int64_t boot) {
+static VALUE ring_to_hash(const struct memscope_rings *from, enum memscope_ring ring, size_t series, int64_t boot) {
     struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
     VALUE min[MEMSCOPE_RINGS_MAX_POINTS], last[MEMSCOPE_RINGS_MAX_POINTS], hash;
     struct memscope_history_ring figures = {.step_seconds = memscope_ring_shapes[ring].step_seconds};
     uint64_t start;
-    size_t count = memscope_rings_read(rings, ring, series, 0, points, &start);
+    size_t count = memscope_rings_read(from, ring, series, 0, points, &start);
 
     for (size_t index = 0; index < count; index++) {
         min[index] = memscope_number_or_nil(points[index].min);
@@ -103,21 +107,21 @@ static VALUE ring_to_hash(enum memscope_ring ring, size_t series, int64_t boot) 
     return hash;
 }
 
-static VALUE curve_to_hash(size_t series, int64_t boot) {
+static VALUE curve_to_hash(const struct memscope_rings *from, size_t series, int64_t boot) {
     const struct memscope_history_curve curve = {.id = memscope_text_of(memscope_history_names[series]),
                                                  .unit = memscope_text_of(unit_of(series)),
-                                                 .baseline = memscope_rings_baseline(rings, series)};
+                                                 .baseline = memscope_rings_baseline(from, series)};
     VALUE hash = memscope_history_curve_hash(&curve), list = rb_ary_new();
 
     for (int ring = 0; ring < MEMSCOPE_RING_COUNT; ring++)
-        rb_ary_push(list, ring_to_hash((enum memscope_ring)ring, series, boot));
+        rb_ary_push(list, ring_to_hash(from, (enum memscope_ring)ring, series, boot));
     memscope_hash_set(hash, "rings", list);
     return hash;
 }
 
-static VALUE events_to_array(int64_t boot) {
+static VALUE events_to_array(const struct memscope_rings *from, int64_t boot) {
     struct memscope_rings_event events[MEMSCOPE_RINGS_EVENTS];
-    size_t count = memscope_rings_read_events(rings, events);
+    size_t count = memscope_rings_read_events(from, events);
     VALUE list = rb_ary_new_capa((long)count);
 
     for (size_t index = 0; index < count; index++) {
@@ -134,21 +138,35 @@ int64_t memscope_boot_second(void) {
     return ((int64_t)memscope_clock_ns(CLOCK_REALTIME) - (int64_t)memscope_clock_ns(CLOCK_BOOTTIME)) / 1000000000;
 }
 
-/* Native.history -> {started_at:, curves:, events:, reasons:, cost:}, or nil without a sample or event. Tier T1. */
-static VALUE native_history(VALUE self) {
-    uint64_t begun_ns = memscope_now_ns(), first, last;
-    int64_t boot = memscope_boot_second();
+static VALUE rings_to_hash(const struct memscope_rings *from, int64_t boot) {
+    uint64_t first, last;
     VALUE body = rb_hash_new(), curves = rb_ary_new();
 
-    if (memscope_rings_of_this_process() == NULL || !memscope_rings_span(rings, &first, &last))
+    if (from == NULL || !memscope_rings_span(from, &first, &last))
         return Qnil;
     for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
-        if (memscope_rings_latest(rings, series) != MEMSCOPE_UNKNOWN)
-            rb_ary_push(curves, curve_to_hash(series, boot));
+        if (memscope_rings_latest(from, series) != MEMSCOPE_UNKNOWN)
+            rb_ary_push(curves, curve_to_hash(from, series, boot));
     memscope_hash_set(body, "started_at", LL2NUM(time_of_day(first, boot)));
     memscope_hash_set(body, "curves", curves);
-    memscope_hash_set(body, "events", events_to_array(boot));
-    return memscope_finish(body, rb_hash_new(), "T1", begun_ns, 0, 0);
+    memscope_hash_set(body, "events", events_to_array(from, boot));
+    return body;
+}
+
+VALUE memscope_history_of(const struct memscope_rings *from, uint64_t last_at) {
+    uint64_t first, last;
+
+    if (from == NULL || !memscope_rings_span(from, &first, &last))
+        return Qnil;
+    return rings_to_hash(from, (int64_t)(last_at / 1000 - last));
+}
+
+/* Native.history -> {started_at:, curves:, events:, reasons:, cost:}, or nil without a sample or event. Tier T1. */
+static VALUE native_history(VALUE self) {
+    uint64_t begun_ns = memscope_now_ns();
+    VALUE body = rings_to_hash(memscope_rings_of_this_process(), memscope_boot_second());
+
+    return NIL_P(body) ? Qnil : memscope_finish(body, rb_hash_new(), "T1", begun_ns, 0, 0);
 }
 
 void Init_memscope_history(void) {

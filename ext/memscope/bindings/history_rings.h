@@ -1,6 +1,8 @@
-/* The rings of samples of this process, for the bindings that read them. Users hold the GVL. */
+/* The rings of samples of this process, and the values made of any rings. Users hold the GVL. */
 #ifndef MEMSCOPE_HISTORY_RINGS_H
 #define MEMSCOPE_HISTORY_RINGS_H
+
+#include "values.h"
 
 #include "trend/history.h"
 
@@ -11,5 +13,11 @@ struct memscope_rings *memscope_rings_of_this_process(void);
 
 /* The time at which CLOCK_BOOTTIME was 0, in seconds since 1970. */
 int64_t memscope_boot_second(void);
+
+/*
+ * {started_at:, curves:, events:}, or nil if there is no sample or event. last_at: the time of the last one, in
+ * milliseconds since 1970.
+ */
+VALUE memscope_history_of(const struct memscope_rings *rings, uint64_t last_at);
 
 #endif

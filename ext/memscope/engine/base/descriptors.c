@@ -120,7 +120,7 @@ int memscope_descriptor_open(const char *path, int flags) {
     int descriptor;
 
     enter();
-    descriptor = open(path, flags | O_CLOEXEC);
+    descriptor = open(path, flags | O_CLOEXEC, 0600);
     note(descriptor);
     leave();
     return descriptor;

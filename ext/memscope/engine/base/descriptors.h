@@ -17,7 +17,10 @@
 /* Registers the atfork handlers. Call it once, when memscope is loaded. Children forked earlier inherit descriptors. */
 void memscope_descriptors_guard(void);
 
-/* Like open, memfd_create, pidfd_open, pipe2 and close, with close-on-exec set. No allocation, no GVL needed. */
+/*
+ * Like open (a new file has mode 0600), memfd_create, pidfd_open, pipe2 and close, with close-on-exec set. No
+ * allocation, no GVL needed.
+ */
 int memscope_descriptor_open(const char *path, int flags);
 int memscope_descriptor_of_memory(const char *name);
 int memscope_descriptor_of_process(pid_t pid);

@@ -41,6 +41,11 @@ struct memscope_rings_event {
     uint32_t kind; /* as the caller numbers them */
 };
 
+/* One bucket: for each series a value of 32 bits, as the store keeps it (memscope_rings_map), 0 for no sample. */
+struct memscope_rings_bucket {
+    uint32_t min[MEMSCOPE_RINGS_SERIES], last[MEMSCOPE_RINGS_SERIES];
+};
+
 struct memscope_rings;
 
 /*
@@ -82,5 +87,39 @@ uint64_t memscope_rings_baseline(const struct memscope_rings *rings, size_t seri
 
 /* Forgets all samples and events. The last sample of each series becomes its baseline. For a forked child. */
 void memscope_rings_restart(struct memscope_rings *rings);
+
+/*
+ * ---- a copy of a store in a file: its state, which changes with each sample, and its buckets ---------------------
+ */
+
+/* All buckets of a store have places, from 0: those of the first ring come first. */
+#define MEMSCOPE_RINGS_PLACES 2088
+
+/* A bucket with the number of its time span, counted from the boot of the machine, and its place in the store. */
+struct memscope_rings_placed {
+    uint64_t number;
+    uint32_t place, unused;
+    struct memscope_rings_bucket bucket;
+};
+
+/* The bucket of the last sample in a ring. */
+struct memscope_rings_placed memscope_rings_newest(const struct memscope_rings *rings, enum memscope_ring ring);
+
+/* The state: units, times and values of the first and last samples, and the events. Bytes of this size. */
+#define MEMSCOPE_RINGS_STATE 2360
+const void *memscope_rings_state(const struct memscope_rings *rings);
+
+/* Bytes of a store for memscope_rings_restore. */
+size_t memscope_rings_bytes(void);
+
+/*
+ * Makes a store in zeroed memory, aligned for uint64_t, from a state that may have been damaged. It has no buckets yet.
+ * Returns MEMSCOPE_MALFORMED if the state cannot be that of a store with these units.
+ */
+enum memscope_status memscope_rings_restore(struct memscope_rings *rings, const uint32_t *units, size_t count,
+                                            const void *state);
+
+/* Adds a bucket to a restored store. Returns false, and adds none, if the store does not reach back to it. */
+bool memscope_rings_put(struct memscope_rings *rings, const struct memscope_rings_placed *placed);
 
 #endif

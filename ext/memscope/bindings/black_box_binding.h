@@ -1,0 +1,13 @@
+/* The box of this process, for the binding that adds samples. With the GVL. */
+#ifndef MEMSCOPE_BLACK_BOX_BINDING_H
+#define MEMSCOPE_BLACK_BOX_BINDING_H
+
+#include "box/black_box.h"
+
+/*
+ * Writes what a new sample has changed in the rings, without the GVL, if this process has a box. Raises interrupts of
+ * this thread.
+ */
+void memscope_black_box_add(const struct memscope_rings *rings);
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * The layout of a box, in this machine's byte order: a heading, the slots, and a copy of each bucket of the history's
+ * rings. Each part carries a checksum, which also covers its position. A slot has two halves, which are written by
+ * turns, so that a kill during a write leaves the text before.
+ */
+#ifndef MEMSCOPE_BOX_LAYOUT_H
+#define MEMSCOPE_BOX_LAYOUT_H
+
+#include "box/black_box.h"
+#include "trend/history.h"
+
+struct memscope_box_heading {
+    char magic[16];
+    uint64_t layout; /* differs for boxes with other slots or series */
+    uint64_t size;   /* of the file */
+};
+
+/* Before the bytes of a half: a text, or the newest buckets and the state of the rings. */
+struct memscope_box_half {
+    uint64_t checksum; /* of all that follows */
+    uint64_t sequence; /* from 1, of both halves: the larger one is newer */
+    uint64_t at;       /* milliseconds since 1970 */
+    uint64_t length;   /* of the bytes */
+};
+
+struct memscope_box_bucket {
+    uint64_t checksum;
+    struct memscope_rings_placed placed;
+};
+
+enum {
+    MEMSCOPE_BOX_SLOTS_START = 4096,
+    MEMSCOPE_BOX_BUCKETS_START = MEMSCOPE_BOX_SLOTS_START + 2 * 1024 *
+                                                                (0
+#define SLOT(name, kib) +kib
+#include "box/box_slots.def"
+                                                                 ),
+    MEMSCOPE_BOX_BYTES = MEMSCOPE_BOX_BUCKETS_START + MEMSCOPE_RINGS_PLACES * sizeof(struct memscope_box_bucket),
+};
+
+/* The units of the series. */
+extern const uint32_t memscope_box_units[MEMSCOPE_HISTORY_SERIES];
+
+struct memscope_box_heading memscope_box_heading_now(void);
+
+/* Bytes of one half of a slot, and its offset in the file. */
+size_t memscope_box_half_bytes(enum memscope_box_slot slot);
+size_t memscope_box_half_offset(enum memscope_box_slot slot, unsigned half);
+
+/* The checksum of the bytes after it, at this offset of the file. */
+uint64_t memscope_box_checksum(uint64_t offset, const void *bytes, size_t size);
+
+#endif
