@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "worker"
-Memscope::Loading.units :History, :Configuration
+Memscope::Loading.units :BlackBox, :History, :Configuration
 
 module Memscope
   Record.declare(__FILE__)
@@ -33,6 +33,7 @@ module Memscope
       # @param log [#log, nil] where the policy's lines go without a logger
       def watch_with(log)
         History.start if Configuration.effective(:history)
+        BlackBox.start if Runtime.current.black_box.nil?
         return current.resume if current
 
         controller = Controller.new(SingleHost.new, log)

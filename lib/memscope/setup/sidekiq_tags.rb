@@ -13,7 +13,7 @@ module Memscope
     # @param payload [Hash{String => Object}] the payload of the job. For Active Job the tag is the wrapped class
     def call(_job, payload, _queue, &)
       name = MallocProfile.shortened((payload["wrapped"] || payload["class"]).to_s)
-      name.empty? ? yield : Memscope.tag(name, &)
+      name.empty? ? yield : BlackBox::Runs.during(name) { Memscope.tag(name, &) }
     end
   end
 

@@ -17,17 +17,19 @@ module Memscope
     end
 
     # `sampling`, the thread that samples this process (Sampling). `forked_from_sampled`: whether the process that
-    # forked this one kept a history. `readings`, by name: the last ones that pages and other processes requested.
-    attr_reader :pid, :sampling, :forked_from_sampled, :readings
+    # forked this one kept a history. `forked_from_recorded`: the role of that process's black box, if it had one.
+    # `readings`, by name: the last ones that pages and other processes requested.
+    attr_reader :pid, :sampling, :forked_from_sampled, :forked_from_recorded, :readings
     # `history` (History::Sampler) takes the samples of the history, `workers` (Workers::Watch or Cluster) the readings
     # for the workers' table. `verdict` is the last one on the history, `severities` are those of the last diagnosis's
-    # findings, by id. Each is nil if there is none.
-    attr_accessor :history, :workers, :verdict, :severities
+    # findings, by id. `ledger` is the last one, `black_box` (BlackBox) what records them. Each is nil if there is none.
+    attr_accessor :history, :workers, :verdict, :severities, :ledger, :black_box
 
     # @param parent [Runtime, nil] of the process that forked this one
     def initialize(parent = nil)
       @pid = Process.pid
       @forked_from_sampled = !parent&.history.nil?
+      @forked_from_recorded = parent&.black_box&.role
       @sampling = Sampling.new
       @readings = {}
     end

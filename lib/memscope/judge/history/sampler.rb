@@ -210,6 +210,7 @@ module Memscope
       def rows(ledger = Ledger.read_between_collections)
         explain(**ROWS.to_h { |row| [row, ledger.reasons[:rss_bytes]] }) unless ledger.known?
         bytes = ledger.rows.to_h { |row| [row.id, row.bytes] }
+        Runtime.current.ledger = ledger if ledger.known?
         ledger.known? ? { rss: ledger.rss_bytes, **ROWS.to_h { |row| [row, bytes.fetch(row, 0)] } } : {}
       end
 

@@ -48,6 +48,7 @@ module Memscope
         reporter = Reporter.new(role: :worker, index: index)
         watch = Watch.new(reporter, master_pid: @pid) { |worker| @channel.send(worker) }
         start_history if Configuration.effective(:history) # before the first reading, which the history uses
+        BlackBox.start(role: "puma worker", index: index)
         watch.start
         Runtime.current.workers = watch
       end
@@ -88,6 +89,7 @@ module Memscope
       # Receives reports, and takes readings of this process itself, in the thread of Runtime::Sampling.
       def run
         History::Sampler.start(History::Sampler::MIN_WALK_SECONDS) if Configuration.effective(:history)
+        BlackBox.start(role: "puma master")
         @watch = Watch.new(Reporter.new(role: :master), controller: @controller, **PACE)
         @due = @seldom = Clock.now
         @collected ||= GC.stat(:total_allocated_objects)

@@ -163,6 +163,8 @@ module Memscope
       metrics_objects: { type: Types::SWITCH, default: false },
       objects_profile: { type: Types::SWITCH, default: false },
       history: { type: Types::SWITCH, default: true },
+      black_box: { type: Types.path(true, false), default: true },
+      release: { type: Types.text },
       policy: { type: Types.one_of(:off, :observe, :act), default: :off },
       policy_soft: { type: Types.number(0.1..1), default: 0.8 },
       policy_interval_seconds: { type: Types.number(1..604_800, seconds: true), default: 900 },

@@ -1,0 +1,257 @@
+# frozen_string_literal: true
+
+require "English"
+require "json"
+require_relative "black_box/approach"
+require_relative "black_box/identity"
+require_relative "black_box/runs"
+require_relative "sockets"
+Memscope::Loading.units :Configuration, :Ledger, :MallocProfile, :ObjectProfile
+
+module Memscope
+  # The black box of this process: a file of 0.7 MB that outlives it, with its history, its last ledger, verdict,
+  # census, heap graph, profile and tags. Memscope.postmortem reads it.
+  #
+  # Puma's plugin and Workers.watch (Sidekiq) start it, unless the setting `black_box` is false. The thread that samples
+  # the process writes it: small parts every ten seconds, or every second when memory runs out. Nothing else waits for
+  # the disk. A write that fails is a reason in `status`. A forked child begins a box of its own.
+  #
+  # A process that exits deletes its box, unless its memory grew without bound.
+  class BlackBox
+    # Seconds between two records, and between two of the kinds that cost more.
+    SECONDS = 10
+    SELDOM = 60
+    # Seconds between two looks at the memory that is left.
+    LOOK = 1
+    # The rows that are recorded of each list.
+    ROWS = { census: 20, retainers: 10, lines: 10, threads: 50, runs: 50 }.freeze
+    # Directories whose files survive a process, if the directory of the sockets is in memory.
+    OTHERS = %w[/tmp /var/tmp].freeze
+    private_constant :SECONDS, :SELDOM, :LOOK, :ROWS, :OTHERS
+
+    class << self
+      # Starts a box for this process, or for the process that forked it, in a moment. Raises nothing.
+      #
+      # @param role [String] "puma worker", "puma master", "sidekiq", "process"
+      # @param index [Integer, nil] Puma's number of the worker
+      # @return [void]
+      def start(role: Identity.role, index: nil)
+        return unless Configuration.effective(:black_box)
+
+        @hooked ||= Forks.listen(child: -> { forked }, daemon: -> { forked }) && at_exit { ended($ERROR_INFO) } && true
+        launch(new(role, index), 0)
+      end
+
+      # @return [Hash{Symbol => Object}, nil] `path`, `bytes`, `in_memory` (whether it counts in the memory of the
+      #   container), `written_at` (milliseconds since 1970) and `reason`, why the last part was not written; nil
+      #   without a box
+      def status = Native.black_box || Runtime.current.black_box&.status
+
+      # The directories where boxes may be.
+      # @api private
+      def directories
+        configured = Configuration.effective(:black_box)
+        return [configured] if configured.is_a?(String)
+
+        [Sockets.directory(Configuration.effective(:socket_directory)),
+         *OTHERS.map { |parent| File.join(parent, "memscope-#{Process.euid}") }].uniq
+      end
+
+      private
+
+      # A child that ends within seconds has no box.
+      def forked
+        role = Runtime.current.forked_from_recorded
+        launch(new("#{role.delete_suffix(' child')} child", nil), SECONDS) if role
+      end
+
+      def launch(box, delay)
+        runtime = Runtime.current
+        runtime.sampling.cancel(runtime.black_box)
+        runtime.black_box = box
+        runtime.sampling.schedule(box, delay)
+      rescue ThreadError
+        nil # as for the history, which warns
+      end
+
+      def ended(error) = Runtime.current.black_box&.close(error)
+    end
+
+    # @return [String]
+    attr_reader :role
+
+    def initialize(role, index)
+      @role = role
+      @index = index
+      @written = {}
+      @approach = Approach.new
+    end
+
+    # Records what is due. Called by the thread that samples the process, and raises nothing.
+    #
+    # @return [Numeric] seconds until the next call
+    def call
+      open unless @opened
+      return SELDOM unless Native.black_box
+
+      record(Clock.now)
+      pause
+    rescue StandardError => e
+      warn "memscope: black box: a record failed: #{e.message} (#{e.class})" unless @reason
+      @reason = "#{e.message} (#{e.class})"
+      pause
+    end
+
+    # @return [Hash{Symbol => String}, nil] why there is no box
+    def status = @reason && { reason: @reason }
+
+    # Ends the box with the process: deletes it unless memory grew without bound.
+    #
+    # @param error [Exception, nil] that ends the process
+    def close(error)
+      box = Native.black_box or return
+      write(:ending, ending(error))
+      Native.close_black_box
+      File.unlink(box[:path]) unless Runtime.current.verdict&.leak? || @approach.began?
+    rescue SystemCallError
+      nil # another process has removed it
+    end
+
+    private
+
+    # Opens the box in the first directory that is not in memory or, if all are, in the first.
+    def open
+      @opened = true
+      identity = Identity.read(@role, @index)
+      name = "#{Process.pid}-#{ProcessIdentity.current.started}.box"
+      refusals = [true, false].flat_map do |on_disk|
+        self.class.directories.map do |directory|
+          result = create(directory, name, on_disk) or next
+          return write(:identity, identity) if result == true
+
+          result
+        end
+      end
+      @reason = refusals.compact.first
+    end
+
+    # @return [true, String, nil] true, a reason, or nil for a directory in memory
+    def create(directory, name, on_disk)
+      path = File.join(Sockets.directory(directory), name)
+      opened = Native.open_black_box(path)
+      return Reasons.sentence(opened) unless opened == true
+      return true unless on_disk && Native.black_box[:in_memory]
+
+      Native.close_black_box
+      File.unlink(path)
+      nil
+    rescue Sockets::Refused => e
+      e.message
+    end
+
+    def pause = @approach.limited? ? LOOK : SECONDS
+
+    # Near the end each second, and first what needs no memory.
+    def record(now)
+      began = @approach.look(now)
+      due = began || now >= @due.to_f
+      return unless due || @approach.near?
+
+      Runtime.current.history&.step if @approach.near?
+      record_memory
+      return unless due
+
+      @due = now + SECONDS
+      near_the_end(now, began) if @approach.near?
+      record_readings
+      record_seldom(now, began)
+    end
+
+    # Takes the readings itself.
+    def near_the_end(now, began)
+      Runtime.current.ledger = Ledger.read_between_collections
+      write(:approach, { at: Clock.time, why: began, evidence: @approach.take_evidence(now) }) if began
+    end
+
+    def record_memory
+      write(:memory, { at: Clock.time, rss_bytes: Memscope.rss })
+      write(:limit, @approach.limit) if @approach.limit
+      write(:tags, { at: Clock.time, runs: Runs.now.first(ROWS[:runs]) })
+    end
+
+    # The readings that others have taken, when they are new.
+    def record_readings
+      runtime = Runtime.current
+      renew(:ledger, runtime.ledger, &:to_h)
+      renew(:verdict, runtime.verdict, &:to_h)
+      renew(:findings, runtime.severities) { |found| found.map { |id, severity| { id: id, severity: severity } } }
+      renew(:census, runtime.readings[:censuses]) { census(runtime.kept(:censuses).last) }
+      renew(:heap, runtime.readings[:heap_graph]) { retainers(runtime.kept(:heap_graph).last) }
+    end
+
+    def record_seldom(now, began)
+      return unless began || now >= @seldom.to_f
+
+      @seldom = now + SELDOM
+      write(:threads, threads)
+      write(:lines, lines) if MallocProfile.running? || ObjectProfile.running?
+    end
+
+    def renew(slot, reading)
+      return if reading.nil? || reading.equal?(@written[slot])
+
+      @written[slot] = reading
+      write(slot, yield(reading))
+    end
+
+    # Halves the lists of a text that finds no room.
+    def write(slot, body)
+      written = Native.write_black_box(slot, JSON.generate(body))
+      return unless written == :truncated && (list = body.each_value.grep(Array).max_by(&:size))
+
+      write(slot, body.transform_values { |value| value.equal?(list) ? list.first(list.size / 2) : value })
+    end
+
+    def census(census)
+      rows = census.by(:class).first(ROWS[:census])
+      { at: (census.at.to_r * 1000).round, objects: census.total_count,
+        classes: rows.map { |row| { name: row.name, objects: row.count, bytes: row.memsize_bytes } } }
+    end
+
+    def retainers(graph)
+      paths = graph.paths.reject(&:own?).first(ROWS[:retainers])
+      { at: (graph.at.to_r * 1000).round, retainers: paths.map do |path|
+        { class: path.held_class || path.steps.last.name, objects: path.held_count || path.count,
+          bytes: path.accumulated_bytes || path.retained_bytes, path: path.links }
+      end }
+    end
+
+    # The lines of the profiles that run, by the application's line nearest to the allocation.
+    def lines
+      profiles = { malloc: MallocProfile, objects: ObjectProfile }
+      { at: Clock.time, **profiles.transform_values { |profile| top(profile.snapshot) if profile.running? } }
+    end
+
+    def top(profile)
+      profile.by(:caller).first(ROWS[:lines]).map do |entry|
+        line = [entry.path, entry.lineno].compact.join(":")
+        { line: line, method: entry.name, live_bytes: entry.live_bytes,
+          live_objects: (entry.live_objects if profile.objects?) }.compact
+      end
+    end
+
+    # How the process ends. An exception other than SystemExit has ended it with status 1.
+    def ending(error)
+      signal = error.signo if error.is_a?(SignalException)
+      status = error.is_a?(SystemExit) ? error.status : (error && 1).to_i
+      { at: Clock.time, how: signal ? :signal : :exit, status: (status unless signal),
+        signal: signal && Signal.signame(signal) }
+    end
+
+    def threads
+      all = Thread.list
+      { count: all.size,
+        names: all.first(ROWS[:threads]).map { |thread| { name: thread.name, status: thread.status.to_s } } }
+    end
+  end
+end

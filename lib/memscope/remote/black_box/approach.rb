@@ -1,0 +1,103 @@
+# frozen_string_literal: true
+
+require_relative "../../heap/last_readings"
+Memscope::Loading.units :Census, :Cgroup
+
+module Memscope
+  class BlackBox
+    # Watches the memory that the container has left. Near the end, samples are taken each second, and the evidence of a
+    # census once.
+    # @api private
+    class Approach
+      # The end is near with less than this share of the limit left, less than these seconds at the present rate, or if
+      # the kernel stalls all tasks for this share of the time, in percent.
+      SHARE = 0.1
+      SECONDS = 120
+      PRESSURE = 20
+      # The seconds over which the rate is measured, and the share of the limit below which nothing else is read.
+      WINDOW = 10
+      CALM = 0.5
+      # Approaches in a day for which evidence is taken.
+      MOST = 3
+      DAY = 86_400
+      # The maximum pause for it, and the time of a fork per byte of RSS that pausing assumes.
+      PAUSE_MS = 25
+      FORK_MS_PER_GIB = 45.0
+      FILES = %w[memory.current memory.usage_in_bytes].freeze
+
+      # @return [Hash{Symbol => Object}, nil] as Identity.limit, as of the last reading
+      attr_reader :limit
+
+      def initialize
+        @usages = []
+        @began = []
+      end
+
+      # @return [Boolean] whether there is a limit that can be approached
+      def limited? = !limit&.fetch(:limit_bytes).nil?
+
+      # @return [Boolean]
+      def near? = @near == true
+
+      # @return [Boolean] whether there was an approach in the last day
+      def began? = @began.any?
+
+      # @param now [Float] Clock.now
+      # @return [Symbol, nil] :headroom, :time or :pressure if an approach begins now
+      def look(now)
+        read(now) if @limit.nil? || now >= @due || hasty?(now)
+        why = reason
+        begins = why unless near?
+        @near = !why.nil?
+        begins
+      end
+
+      # A census in a child, if the fork is short and there is room for the child, which the census checks.
+      #
+      # @return [Symbol, nil] :census, :lines (those of the profiles that run), or nil if it was taken often today
+      def take_evidence(now)
+        @began = [*@began.select { |at| at > now - DAY }, now]
+        return if @began.size > MOST
+        return :lines if Memscope.rss.to_i * FORK_MS_PER_GIB > PAUSE_MS << 30
+
+        LastReadings.census.known? ? :census : :lines
+      end
+
+      private
+
+      def read(now)
+        group = Cgroup.read
+        @limit = Identity.limit(group)
+        @file ||= FILES.map { |name| File.join(group.directory.to_s, name) }.find { |path| File.readable?(path) }
+        @due = now + WINDOW
+      end
+
+      # Whether the usage, page cache included, calls for a reading of what cannot be given back.
+      def hasty?(now)
+        return false unless limited? && @file
+
+        used = File.read(@file).to_i
+        @usages = [*@usages.drop_while { |at, _used| at < now - WINDOW }, [now, used]]
+        used > CALM * @limit[:limit_bytes] && (near? || used > (1 - SHARE) * @limit[:limit_bytes] || soon?(used))
+      end
+
+      def soon?(used) = rate.positive? && (@limit[:limit_bytes] - used) / rate < SECONDS
+
+      # Bytes per second.
+      def rate
+        (began, first), (at, last) = @usages.values_at(0, -1)
+        at && at > began ? (last - first) / (at - began) : 0.0
+      end
+
+      def reason
+        return unless limited?
+
+        left = @limit[:headroom_bytes]
+        return :headroom if left && left < SHARE * @limit[:limit_bytes]
+        return :time if left && rate.positive? && left / rate < SECONDS && left < CALM * @limit[:limit_bytes]
+
+        :pressure if @limit[:pressure_full_avg10].to_f >= PRESSURE
+      end
+    end
+  end
+end

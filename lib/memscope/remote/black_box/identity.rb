@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+require "socket"
+
+module Memscope
+  class BlackBox
+    # Which process a box is of.
+    # @api private
+    module Identity
+      # The variables in which deployments put the revision of the application.
+      RELEASES = %w[KAMAL_VERSION HEROKU_SLUG_COMMIT RENDER_GIT_COMMIT GIT_SHA REVISION].freeze
+      MAX_RELEASE = 100
+
+      class << self
+        # @return [String] what kind of process this is, as far as it is known
+        def role = defined?(::Sidekiq) && ::Sidekiq.respond_to?(:server?) && ::Sidekiq.server? ? "sidekiq" : "process"
+
+        # @return [Hash{Symbol => Object}]
+        def read(role, index)
+          root = Profile::Application.current.root
+          group = Cgroup.read
+          { pid: Process.pid, parent: Process.ppid, **ProcessIdentity.current.to_h,
+            role: [role, index].compact.join(" "), index: index, service: [root, role].compact.join(" "),
+            release: release(root), ruby: RUBY_VERSION,
+            memscope: VERSION, hostname: Socket.gethostname, command: File.basename($PROGRAM_NAME),
+            **limit(group), began_at: Clock.time }
+        end
+
+        # @return [Hash{Symbol => Object}] the group's limit, and how many of its processes the kernel has killed
+        def limit(group)
+          { directory: group.directory, limit_bytes: group.limit_bytes, working_set_bytes: group.working_set_bytes,
+            headroom_bytes: group.headroom_bytes, oom_kills: group.events&.fetch(:oom_kill, nil),
+            pressure_full_avg10: group.pressure&.dig(:full, :avg10) }
+        end
+
+        private
+
+        def release(root)
+          given = Configuration.effective(:release) || ENV.values_at(*RELEASES).compact.first || revision(root)
+          given&.then { |text| Field.utf8(text.strip)[0, MAX_RELEASE] }
+        end
+
+        # The file that Capistrano writes.
+        def revision(root)
+          File.read(File.join(root, "REVISION"), MAX_RELEASE) if root
+        rescue SystemCallError
+          nil
+        end
+      end
+    end
+  end
+end
