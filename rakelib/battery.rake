@@ -50,6 +50,11 @@ namespace :battery do
               "MEMSCOPE_GROWTH_ROUNDS" => ENV.fetch("ROUNDS", "1000"), "MEMSCOPE_ASSERTION_GEMS" => directory
   end
 
+  desc "Let DEATHS=1000 processes die, each with a black box, a tenth of them at a memory limit, as root"
+  task deaths: ["compile", "compile:test"] do
+    run_tests ["test/acceptance/deaths_test.rb"], "DEATHS" => ENV.fetch("DEATHS", "1000")
+  end
+
   desc "Compare profiles of objects with the truth in SEEDS=200 processes: how often they are within their errors"
   task object_truth: ["compile", "compile:test"] do
     run_tests ["test/acceptance/object_truth_test.rb"], "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "200")

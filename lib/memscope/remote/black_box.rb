@@ -21,13 +21,14 @@ module Memscope
     # Seconds between two records, and between two of the kinds that cost more.
     SECONDS = 10
     SELDOM = 60
-    # Seconds between two looks at the memory that is left.
+    # Seconds between two looks at the memory that is left, and between two samples near the end.
     LOOK = 1
+    SOON = 0.5
     # The rows that are recorded of each list.
     ROWS = { census: 20, retainers: 10, lines: 10, threads: 50, runs: 50 }.freeze
     # Directories whose files survive a process, if the directory of the sockets is in memory.
     OTHERS = %w[/tmp /var/tmp].freeze
-    private_constant :SECONDS, :SELDOM, :LOOK, :ROWS, :OTHERS
+    private_constant :SECONDS, :SELDOM, :LOOK, :SOON, :ROWS, :OTHERS
 
     class << self
       # Starts a box for this process, or for the process that forked it, in a moment. Raises nothing.
@@ -149,9 +150,13 @@ module Memscope
       e.message
     end
 
-    def pause = @approach.limited? ? LOOK : SECONDS
+    def pause
+      return SOON if @approach.near?
 
-    # Near the end each second, and first what needs no memory.
+      @approach.limited? ? LOOK : SECONDS
+    end
+
+    # Near the end twice a second, and first what needs no memory.
     def record(now)
       began = @approach.look(now)
       due = began || now >= @due.to_f
