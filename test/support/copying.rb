@@ -33,7 +33,7 @@ class FakeTracer
   attr_reader :calls
 
   # @param refusal [String, nil] sent instead of being ready
-  # @param answers [String, nil] sent for each expression, instead of its value
+  # @param answers [String, #call, nil] sent for each expression, instead of its value
   # @param ends [Regexp, nil] the expressions at which it ends
   # @param writes [Array<String>] sent before each answer, as parts of a file
   def initialize(refusal: nil, answers: nil, ends: nil, writes: [])
@@ -86,7 +86,7 @@ class FakeTracer
     @writes.each { |part| socket.write(FakeTracer.message(:file, part)) } if expression.include?(".dump(")
     return if @ends&.match?(expression)
 
-    socket.write(@answers || evaluated(expression))
+    socket.write(@answers.respond_to?(:call) ? @answers.call(expression) : @answers || evaluated(expression))
   end
 
   def evaluated(expression)

@@ -151,7 +151,7 @@ module Memscope
       value = value[0, EXCERPT] if value.is_a?(String)
       return "an Integer of #{value.bit_length} bits" if value.is_a?(Integer) && value.bit_length > 256
 
-      shown = value.inspect
+      shown = line(value.inspect) # inspect shows what sets the direction of text
       shown.length > EXCERPT ? "#{shown[0, EXCERPT - 3]}..." : shown
     rescue StandardError # an object need not be able to inspect itself
       "a #{value.class}"

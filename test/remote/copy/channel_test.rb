@@ -111,6 +111,17 @@ class CopyChannelTest < MemscopeTest
     assert_failed(/does not answer/) { @channel.value("x") }
   end
 
+  # Also one that never stops sending.
+  def test_a_file_without_end
+    @channel.instance_variable_set(:@deadline, Memscope::Clock.now + 0.1)
+    sender = Thread.new { loop { tracer_sends(:file, "a" * 1000) } }
+    sender.report_on_exception = false
+
+    assert_failed(/does not answer/) { @channel.value("x") { nil } }
+  ensure
+    sender.kill
+  end
+
   def test_the_end
     tracer_sends(:ended, "copy_ms=2200\nreap_ns=1\n")
 

@@ -116,7 +116,8 @@ module Memscope
           kind, _, length = read(HEADER_BYTES).unpack(HEADER)
           kind = KINDS.key(kind)
           next part(length, &) if kind == :file && block_given?
-          raise failed(:too_long) if length > Client::MAX_ANSWER_BYTES
+
+          refuse_long if length > Client::MAX_ANSWER_BYTES
 
           bytes = read(length)
           return bytes if kind == wanted
@@ -142,7 +143,8 @@ module Memscope
       def read(length)
         bytes = "".b
         while bytes.bytesize < length
-          raise failed(:too_slow) unless @socket.wait_readable([@deadline - Clock.now, 0].max)
+          left = @deadline - Clock.now
+          raise failed(:too_slow) unless left.positive? && @socket.wait_readable(left)
 
           part = @socket.read_nonblock(length - bytes.bytesize, exception: false)
           raise failed(:tracer_ended) if part.nil?
@@ -155,6 +157,12 @@ module Memscope
       end
 
       def figures(text) = Field.text(text).lines(chomp: true).to_h { |line| line.partition("=").values_at(0, 2) }
+
+      # Its bytes are not read, so nothing can be read after it.
+      def refuse_long
+        @socket.close
+        raise failed(:too_long)
+      end
 
       def failed(text, **figures) = Client::Failed.new(WORDS.fill(text, { pid: @pid, **figures }))
     end

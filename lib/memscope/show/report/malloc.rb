@@ -157,7 +157,7 @@ module Memscope
 
       def tenths
         rows = @reading.pages_by_tenths.map.with_index do |pages, tenth|
-          [count(pages), mebibytes(pages * @reading.page_bytes), "#{10 * tenth} to #{10 * (tenth + 1)} %"]
+          [count(pages), mebibytes(@reading.page_bytes&.*(pages)), "#{10 * tenth} to #{10 * (tenth + 1)} %"]
         end
         @page.listing(["pages", "MiB", "of their slots are live"], rows)
       end
