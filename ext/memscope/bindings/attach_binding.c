@@ -3,6 +3,7 @@
  */
 #include "bindings/reasons.h"
 
+#include "attach/remote_file.h"
 #include "attach/tracer.h"
 #include "base/descriptors.h"
 #include "init.h"
@@ -61,7 +62,13 @@ static VALUE native_evaluate_in(VALUE self, VALUE pid, VALUE text, VALUE thread,
                                  : memscope_reason_of("child_refused", memscope_status_reason(status));
 }
 
+/* Native.sees?(pid, path): whether an absolute path without links leads to the same file in that process. */
+static VALUE native_sees(VALUE self, VALUE pid, VALUE path) {
+    return memscope_remote_file_is_own(NUM2PIDT(pid), StringValueCStr(path)) ? Qtrue : Qfalse;
+}
+
 void Init_memscope_attach(void) {
     rb_define_singleton_method(rb_mMemscopeNative, "open_copy", native_open_copy, -1);
     rb_define_singleton_method(rb_mMemscopeNative, "evaluate_in", native_evaluate_in, 5);
+    rb_define_singleton_method(rb_mMemscopeNative, "sees?", native_sees, 2);
 }

@@ -88,16 +88,10 @@ module Memscope
       extension = Copy::Extension.check(own ? Copy::Extension.own : Copy::Extension.of(@pid, ruby))
       gem = %r{\A(?<home>.*)/extensions/[^/]+/[^/]+/(?<name>[^/]+)/}.match(extension) unless own
       library = gem ? "#{gem[:home]}/gems/#{gem[:name]}/lib" : File.expand_path("../..", __dir__)
-      unseen = [library, extension].find { |path| !seen?(path) }
+      unseen = [library, extension].find { |path| !Native.sees?(@pid, path) }
       raise failed(:unseen, path: unseen) if unseen
 
       [library, File.dirname(extension, 2)].uniq
-    end
-
-    def seen?(path)
-      File.identical?(path, "/proc/#{@pid}/root#{path}")
-    rescue SystemCallError
-      false
     end
 
     def await_listener

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "tempfile"
 require_relative "../../support/bystander"
 require_relative "../../support/tracer"
 
@@ -51,7 +52,50 @@ class TracerTest < Minitest::Test
     end
   end
 
+  # Held by a pidfd and the start time from before the seize, which is looked at again after it. Only files of the
+  # kernel are opened, and none of the target's.
+  def test_the_target_is_held_and_no_file_of_it_is_opened
+    running(RbConfig.ruby, "-e", "puts; $stdout.flush; sleep") do |pid|
+      calls = traced_calls("p Tracer.copy(#{pid}, '1').answers")
+      held = calls.index { |call| call.start_with?("pidfd_open(#{pid}") }
+      seized = calls.index { |call| call.start_with?("ptrace(PTRACE_SEIZE, #{pid}") }
+      opened = calls[held..].grep(/\Aopen/).map { |call| call[/"([^"]*)"/, 1] }
+      looks = calls.each_index.select { |index| calls[index].include?(%("/proc/#{pid}/stat")) }
+
+      assert_operator looks.find { |index| index > held }, :<, seized
+      assert_operator looks.last, :>, seized
+      assert_empty opened.grep_v(%r{\A/(?:proc/|sys/fs/cgroup)})
+    end
+  end
+
+  # A reader that is interrupted leaves no copy behind.
+  def test_the_copy_ends_with_its_reader
+    running(RbConfig.ruby, "-e", "puts; $stdout.flush; sleep") do |pid|
+      socket = UNIXSocket.for_fd(Memscope.send(:const_get, :Native).open_copy(pid, Tracer::EXTENSION, 60_000, 60_000))
+      socket.read(socket.read(16).unpack("LLQ").last)
+      socket.write([8].pack("Q"), "loop { }")
+      sleep 0.01 until children(pid).any? { |child| File.read("/proc/#{child}/stat")[/\) (\w)/, 1] == "R" }
+      socket.close
+      deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 30
+      sleep 0.01 until children(pid).empty? || Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+
+      assert_empty children(pid)
+    end
+  end
+
   private
+
+  def children(pid) = File.read("/proc/#{pid}/task/#{pid}/children").split
+
+  # The system calls of the tracer that a program starts.
+  def traced_calls(program)
+    Tempfile.create("calls") do |file|
+      system("strace", "-f", "-qq", "-o", file.path, "-e", "trace=openat,openat2,open,pidfd_open,ptrace", RbConfig.ruby,
+             "-I#{ChildProcess::ROOT}/lib", "-r#{ChildProcess::ROOT}/test/support/tracer", "-e", program,
+             out: File::NULL, exception: true)
+      file.readlines.map { |line| line[/\d+ +(.*)/, 1] }
+    end
+  end
 
   def refusal(pid, pause_limit_ms: 1_000)
     outcome = Tracer.copy(pid, pause_limit_ms: pause_limit_ms)

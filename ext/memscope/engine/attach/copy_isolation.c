@@ -22,7 +22,6 @@
 #endif
 
 #define MAX_REPLACED 1024
-#define PIPE_BYTES (1 << 20)
 
 /*
  * Descriptors that Ruby's own waking up needs are replaced by fresh ones with the same numbers: Ruby up to 3.2 aborts
@@ -135,7 +134,7 @@ static bool open_answer_pipe(struct memscope_private_copy *copy) {
     copy->pipe = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     copy->pipe_end = ends[1];
     if (copy->pipe >= 0)
-        (void)fcntl(copy->pipe, F_SETPIPE_SZ, PIPE_BYTES);
+        (void)fcntl(copy->pipe, F_SETPIPE_SZ, MEMSCOPE_COPY_PIPE_BYTES);
     return copy->pipe >= 0;
 }
 

@@ -181,8 +181,8 @@ static pid_t wait_for(struct memscope_private_copy *copy, int *status) {
         if (copy->drain != NULL && now + DRAIN_NS < until)
             until = now + DRAIN_NS;
         changed = memscope_trace_wait(copy->pid, status, until);
-        if (copy->drain != NULL)
-            copy->drain(copy->context, copy->pipe);
+        if (copy->drain != NULL && !copy->drain(copy->context, copy->pipe))
+            return 0;
         if (changed != 0 || memscope_trace_now() >= copy->deadline_ns)
             return changed;
     }

@@ -11,6 +11,7 @@
 #if MEMSCOPE_CAN_ATTACH
 
 #define MEMSCOPE_COPY_ROOM ((size_t)1 << 16)
+#define MEMSCOPE_COPY_PIPE_BYTES (1 << 20)
 
 struct memscope_private_copy {
     const struct memscope_ruby_target *target;
@@ -26,7 +27,8 @@ struct memscope_private_copy {
     bool at_safe_point;
     uint64_t deadline_ns;
     uint64_t pause_ns, fork_ns, reap_ns;
-    void (*drain)(void *context, int pipe); /* called while the copy runs, unless NULL */
+    /* Called while the copy runs, unless NULL. Returns false if nobody waits for the answer any more. */
+    bool (*drain)(void *context, int pipe);
     void *context;
 };
 

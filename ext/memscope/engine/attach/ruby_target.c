@@ -4,10 +4,12 @@
 
 #include "attach/remote_mappings.h"
 #include "attach/remote_memory.h"
+#include "base/descriptors.h"
 #include "base/text_file.h"
 #include "kernel/termination.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -148,7 +150,7 @@ static bool check_status(pid_t pid, struct memscope_refusal *refusal) {
 bool memscope_ruby_target_find(pid_t pid, struct memscope_ruby_target *target, struct memscope_refusal *refusal) {
     struct objects objects = {.target = target};
 
-    *target = (struct memscope_ruby_target){.pid = pid};
+    *target = (struct memscope_ruby_target){.pid = pid, .process = memscope_descriptor_of_process(pid)};
     if (memscope_process_started(pid, &target->started) != MEMSCOPE_OK)
         return memscope_refuse(refusal, "ended", "%d", (int)pid);
     if (!check_status(pid, refusal) || !find_objects(&objects, refusal))
@@ -158,7 +160,8 @@ bool memscope_ruby_target_find(pid_t pid, struct memscope_ruby_target *target, s
     if (target->ruby.pid == 0)
         return memscope_refuse(refusal, "no_ruby", "%d", (int)pid);
     if (!memscope_remote_text(pid, memscope_remote_module_address(&target->ruby, "ruby_version"), target->version,
-                              sizeof target->version))
+                              sizeof target->version) ||
+        target->version[strspn(target->version, "0123456789.")] != '\0')
         return memscope_refuse(refusal, "no_ruby", "%d", (int)pid);
     if (target->libc.pid == 0)
         return memscope_refuse(refusal, "libc_unknown", "%d", (int)pid);
@@ -166,9 +169,11 @@ bool memscope_ruby_target_find(pid_t pid, struct memscope_ruby_target *target, s
 }
 
 bool memscope_ruby_target_lives(const struct memscope_ruby_target *target) {
+    struct pollfd ended = {.fd = target->process, .events = POLLIN};
     uint64_t started;
 
-    return memscope_process_started(target->pid, &started) == MEMSCOPE_OK && started == target->started;
+    return memscope_process_started(target->pid, &started) == MEMSCOPE_OK && started == target->started &&
+           poll(&ended, 1, 0) == 0;
 }
 
 #endif

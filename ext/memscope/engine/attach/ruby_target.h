@@ -13,6 +13,7 @@
 struct memscope_ruby_target {
     pid_t pid;
     uint64_t started; /* ticks since the machine booted */
+    int process;      /* a pidfd, which no other process with this pid can have; -1 if the kernel has none */
     struct memscope_remote_module ruby, libc;
     bool is_glibc;
     char version[16]; /* "3.4.1" */
@@ -20,7 +21,7 @@ struct memscope_ruby_target {
     struct memscope_thread_local context; /* of Ruby's execution context (ec) */
 };
 
-/* Takes 1 to 30 ms. Returns false with a refusal. */
+/* Takes 1 to 30 ms. Returns false with a refusal. The pidfd stays open in any case. */
 bool memscope_ruby_target_find(pid_t pid, struct memscope_ruby_target *target, struct memscope_refusal *refusal);
 
 /* False once the process has ended, or another one has its pid. */

@@ -197,14 +197,16 @@ static bool make(struct tracer *tracer) {
     return false;
 }
 
-static void drain(void *context, int pipe) {
+/* Sends what the pipe can hold: a copy that goes on writing still meets its deadline. */
+static bool drain(void *context, int pipe) {
     const struct tracer *tracer = context;
-    char buffer[65536];
+    char buffer[MEMSCOPE_COPY_PIPE_BYTES / 16];
     ssize_t count;
 
-    while ((count = read(pipe, buffer, sizeof buffer)) > 0)
+    for (int part = 0; part < 16 && (count = read(pipe, buffer, sizeof buffer)) > 0; part++)
         if (!send_header(tracer, MEMSCOPE_TRACER_DUMP, (uint64_t)count) || !send_all(tracer, buffer, (size_t)count))
-            return;
+            return false;
+    return recv(tracer->socket, buffer, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
 }
 
 static bool send_answer(const struct tracer *tracer, const struct memscope_copy_answer *answer) {
@@ -239,8 +241,7 @@ static void serve(struct tracer *tracer) {
             send_message(tracer, MEMSCOPE_TRACER_REFUSED, tracer->refusal.text);
             return;
         }
-        drain(tracer, tracer->copy.pipe);
-        if (!send_answer(tracer, &answer))
+        if (!drain(tracer, tracer->copy.pipe) || !send_answer(tracer, &answer))
             return;
     }
 }
