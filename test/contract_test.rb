@@ -41,6 +41,8 @@ class ContractTest < MemscopeTest
                      to_s],
     "Requires::Node" => %i[path gem lazy? parent objects objects_bytes malloc_bytes mapped_bytes],
     "Requires::GemCost" => %i[name objects_bytes malloc_bytes mapped_bytes required_by],
+    "Postmortem" => %i[path identity ended ended_why last_seen_at rss_bytes ledger verdict growth tags lines heap census
+                       findings violent? sentence to_h to_json to_s],
     "Tags" => %i[each rows top - to_h to_json to_s],
     "Tags::Row" => %i[name runs running allocated_objects malloc_allocated_bytes live_objects
                       live_bytes malloc_live_bytes retained_objects retained_objects_error],
@@ -60,7 +62,7 @@ class ContractTest < MemscopeTest
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
   COMMANDS = %w[report doctor census heap dump purge top ps profile leaks tags requires watch
-                exec].freeze
+                postmortem exec].freeze
   PAGES = %w[/ /history /objects /profile /allocator /objects.json /objects.txt /allocator.json /allocator.txt
              /metrics].freeze
   # The other pages answer that no profile is running, or no census or heap graph was taken, if none is.

@@ -14,7 +14,7 @@ class FacadeDocumentationTest < MemscopeTest
   RUBY
   # Methods that return no reading; report costs as much as ledger.
   NO_READING = %w[rss listen report configure configuration supported? unsupported_reason
-                  malloc_profile object_profile measure tag eager_load! dump].freeze
+                  malloc_profile object_profile measure tag eager_load! dump postmortem].freeze
   # Constants for commands, pages and other surfaces, not for callers.
   SURFACES = %i[CLI Launch Pprof Report Speedscope Tasks Web].freeze
   # Methods that declare and build a Record, which only memscope itself calls.

@@ -12,7 +12,8 @@ module Memscope
   # @api private
   module CLI
     # The names of the commands.
-    COMMANDS = %w[report doctor census heap dump profile leaks tags requires watch purge attach top ps exec].freeze
+    COMMANDS = %w[report doctor census heap dump profile leaks tags requires watch postmortem purge attach top ps
+                  exec].freeze
 
     COMMANDS.each { |name| autoload :"#{name.capitalize}Command", "#{__dir__}/#{name}_command.rb" }
 

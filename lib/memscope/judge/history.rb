@@ -25,6 +25,8 @@ module Memscope
     SERIES = Native.history_series
     # Seconds that a bucket lasts, for each ring.
     STEPS = Ring.declared(:step_seconds).one_of
+    # How many buckets a ring has at most, by the seconds of each.
+    BUCKETS = { 10 => 360, 60 => 720, 600 => 1008 }.freeze
     # The kinds of events: the process began to sample itself, or it forked a child.
     EVENTS = Event.declared(:kind).one_of
 
@@ -49,6 +51,20 @@ module Memscope
         end
       end
 
+      # @api private
+      # @param earlier [Ring] of an earlier process
+      # @return [Ring] the buckets of both, as many as one ring has
+      def after(earlier)
+        most = BUCKETS.fetch(step_seconds)
+        before = ((at - earlier.at) / step_seconds).round
+        return self unless before.between?(1, most)
+
+        least, joined = [[earlier.min, min], [earlier.last, last]].map do |its, own|
+          [*Array.new(before) { |index| its[index] }, *own].last(most).freeze
+        end
+        changed(at: values[:at] - ((joined.size - min.size) * step_seconds * 1000), min: least, last: joined)
+      end
+
       # @return [Boolean] whether the first bucket begins at that time or earlier
       def reaches?(since) = values[:at] <= since
 
@@ -60,6 +76,13 @@ module Memscope
 
     # One series.
     class Curve < Record
+      # @api private
+      # @param earlier [Curve, nil]
+      # @return [Curve] (see Ring#after)
+      def after(earlier)
+        earlier ? changed(rings: rings.zip(earlier.rings).map { |ring, before| ring.after(before) }.freeze) : self
+      end
+
       # @param since [Integer] milliseconds since 1970
       # @param step [Integer, nil]
       # @return [Ring] the ring of that step; by default the finest ring that reaches back to `since`, and whose buckets
@@ -117,10 +140,28 @@ module Memscope
       def read
         body = Native.history || { curves: [], events: [], reasons: {}, cost: Cost.of(:T1) }
         curves = body[:curves].each { |curve| curve[:spacing_seconds] = Runtime.current.history&.spacing(curve[:id]) }
-        events = body[:events].each { |event| event[:kind] = EVENTS[event[:kind]] }
         reasons = Sampler.reasons.except(*curves.map { |curve| curve[:id] })
-        capture({ **body, running: running?, curves: curves, events: events, reasons: reasons })
+        of({ **body, running: running?, reasons: reasons })
       end
+
+      # @api private
+      # @param body [Hash{Symbol => Object}] as Native.history returns it. Its events may be from a file
+      # @param envelope [Hash, nil] as for `capture`
+      # @return [History]
+      def of(body, envelope = nil)
+        events = body[:events].map { |event| { **event, kind: EVENTS[event[:kind]] } }.select { |event| event[:kind] }
+        capture({ running: false, reasons: {}, cost: Cost.of(:T1), **body, events: events }, envelope)
+      end
+    end
+
+    # @api private
+    # @param earlier [History] of a process that this one has replaced
+    # @return [History] of both, with the series of this one
+    def after(earlier)
+      return self unless known? && earlier.known?
+
+      joined = curves.map { |curve| curve.after(earlier.part(curve.id)) }.freeze
+      changed(started_at: earlier.values[:started_at], curves: joined, events: [*earlier.events, *events].freeze)
     end
 
     # @return [Array<Symbol>] names of the series that have samples, some of SERIES

@@ -6,7 +6,7 @@ require_relative "black_box/approach"
 require_relative "black_box/identity"
 require_relative "black_box/runs"
 require_relative "sockets"
-Memscope::Loading.units :Configuration, :Ledger, :MallocProfile, :ObjectProfile
+Memscope::Loading.units :Boxes, :Configuration, :Ledger, :MallocProfile, :ObjectProfile
 
 module Memscope
   # The black box of this process: a file of 0.7 MB that outlives it, with its history, its last ledger, verdict,
@@ -26,9 +26,7 @@ module Memscope
     SOON = 0.5
     # The rows that are recorded of each list.
     ROWS = { census: 20, retainers: 10, lines: 10, threads: 50, runs: 50 }.freeze
-    # Directories whose files survive a process, if the directory of the sockets is in memory.
-    OTHERS = %w[/tmp /var/tmp].freeze
-    private_constant :SECONDS, :SELDOM, :LOOK, :SOON, :ROWS, :OTHERS
+    private_constant :SECONDS, :SELDOM, :LOOK, :SOON, :ROWS
 
     class << self
       # Starts a box for this process, or for the process that forked it, in a moment. Raises nothing.
@@ -47,16 +45,6 @@ module Memscope
       #   container), `written_at` (milliseconds since 1970) and `reason`, why the last part was not written; nil
       #   without a box
       def status = Native.black_box || Runtime.current.black_box&.status
-
-      # The directories where boxes may be.
-      # @api private
-      def directories
-        configured = Configuration.effective(:black_box)
-        return [configured] if configured.is_a?(String)
-
-        [Sockets.directory(Configuration.effective(:socket_directory)),
-         *OTHERS.map { |parent| File.join(parent, "memscope-#{Process.euid}") }].uniq
-      end
 
       private
 
@@ -126,14 +114,21 @@ module Memscope
       identity = Identity.read(@role, @index)
       name = "#{Process.pid}-#{ProcessIdentity.current.started}.box"
       refusals = [true, false].flat_map do |on_disk|
-        self.class.directories.map do |directory|
+        Boxes.directories.map do |directory|
           result = create(directory, name, on_disk) or next
-          return write(:identity, identity) if result == true
+          return settle(directory, identity) if result == true
 
           result
         end
       end
       @reason = refusals.compact.first
+    end
+
+    # The first text. Others of this service may have ended without anybody to tell of it.
+    def settle(directory, identity)
+      write(:identity, identity)
+      Boxes.tell(directory, identity[:service])
+      Boxes.sweep(directory)
     end
 
     # @return [true, String, nil] true, a reason, or nil for a directory in memory

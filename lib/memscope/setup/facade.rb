@@ -149,6 +149,18 @@ module Memscope
     # @raise [ArgumentError] unless `now` is true or false
     def verdict(now: false) = Loading.unit(:History).verdict(now: now)
 
+    # How a process ended, and its memory at its last second, by its black box. Tier T1, more for many boxes.
+    #
+    #   puts Memscope.postmortem
+    #
+    # @param which [String, Integer, nil] the path of a black box, or of a directory of them; the pid that the process
+    #   had; nil for the directory that processes use by default
+    # @return [Postmortem, nil] of the process that ended last, nil if there is none
+    # @raise [ArgumentError] for anything else, or a file that is not the black box of a process
+    # @raise [Unavailable] if the file cannot be read
+    # @raise [SystemCallError] if the directory cannot be read
+    def postmortem(which = nil) = Loading.unit(:Boxes).postmortem(which)
+
     # The problems of this process's memory, with remedies. Tier T3. Changes nothing, and runs no GC unless `gc` is
     # true.
     #

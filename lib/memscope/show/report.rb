@@ -21,7 +21,8 @@ module Memscope
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage], "profile" => %w[profile ProfilePage],
       "dump" => %w[dump DumpPage], "history" => %w[history HistoryPage], "verdict" => %w[history VerdictPage],
       "check" => %w[check CheckPage], "measurement" => %w[measurement MeasurementPage],
-      "requires" => %w[requires RequiresPage], "tags" => %w[tags TagsPage]
+      "requires" => %w[requires RequiresPage], "tags" => %w[tags TagsPage],
+      "postmortem" => %w[postmortem PostmortemPage]
     }.freeze
 
     class << self

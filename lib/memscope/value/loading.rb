@@ -15,7 +15,8 @@ module Memscope
       process: %i[Allocator Arenas Cgroup Fragmentation Ledger Mappings ProcessMemory RubyHeap SizeClasses Snapshot],
       heap: %i[Census Dump HeapGraph], profile: %i[MallocProfile Measurement ObjectProfile Profile Tags],
       judge: %i[Diagnosis Doctor History Lint Policy Verdict], action: %i[Purge Tuning],
-      check: %i[Assertions Check Requires], remote: %i[BlackBox Client ExternalProcess Listener Peers Worker Workers],
+      check: %i[Assertions Check Requires],
+      remote: %i[BlackBox Boxes Client ExternalProcess Listener Peers Postmortem Worker Workers],
       show: %i[Metrics Prometheus Report], cli: %i[CLI], web: %i[Web], setup: %i[RackTags SidekiqTags]
     }.freeze
     # Constants in the file of another.

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sys/file.h>
 #include <sys/vfs.h>
 
 #define TMPFS 0x01021994 /* statfs(2) */
@@ -106,6 +107,7 @@ enum memscope_status memscope_box_create(struct memscope_box *box, const char *p
     box->descriptor = memscope_descriptor_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW);
     if (box->descriptor < 0)
         return failed(box, errno);
+    (void)flock(box->descriptor, LOCK_EX | LOCK_NB); /* until it ends: seen in other pid namespaces too */
     status = reserve(box) ? put(box, &heading, sizeof heading, 0) : failed(box, errno);
     if (status != MEMSCOPE_OK) {
         unlink(path);

@@ -23,7 +23,7 @@ module Memscope
             role: [role, index].compact.join(" "), index: index, service: [root, role].compact.join(" "),
             release: release(root), ruby: RUBY_VERSION,
             memscope: VERSION, hostname: Socket.gethostname, command: File.basename($PROGRAM_NAME),
-            **limit(group), began_at: Clock.time }
+            **limit(group), cgroup_inode: inode(group), began_at: Clock.time }
         end
 
         # @return [Hash{Symbol => Object}] the group's limit, and how many of its processes the kernel has killed
@@ -34,6 +34,13 @@ module Memscope
         end
 
         private
+
+        # A new container's group may have the path of the old one's.
+        def inode(group)
+          File.stat(group.directory).ino if group.directory
+        rescue SystemCallError
+          nil
+        end
 
         def release(root)
           given = Configuration.effective(:release) || ENV.values_at(*RELEASES).compact.first || revision(root)

@@ -1,0 +1,115 @@
+# frozen_string_literal: true
+
+require_relative "sockets"
+Memscope::Loading.units :Configuration, :Postmortem
+
+module Memscope
+  # The black boxes of a directory: those of processes that run, and of the last ones that ended.
+  # @api private
+  module Boxes
+    autoload :Lives, "#{__dir__}/boxes/lives.rb"
+
+    NAME = /\A\d+-\d+\.box\z/
+    # Directories whose files survive a process, if the directory of the sockets is in memory.
+    OTHERS = %w[/tmp /var/tmp].freeze
+    # What a file's name ends with that says that somebody has told of the box.
+    TOLD = ".told"
+    # How many boxes of ended processes are kept.
+    KEPT = 20
+
+    class << self
+      # @return [Array<String>] where boxes may be
+      def directories
+        configured = Configuration.effective(:black_box)
+        return [configured] if configured.is_a?(String)
+
+        [Sockets.directory(Configuration.effective(:socket_directory)),
+         *OTHERS.map { |parent| File.join(parent, "memscope-#{Process.euid}") }].uniq
+      end
+
+      # (see Memscope.postmortem)
+      def postmortem(which = nil)
+        allowed = which.nil? || which.is_a?(Integer) || (which.is_a?(String) && !which.include?("\0"))
+        Field.refuse(:which, which, "nil, a path, a process ID", call: "Memscope.postmortem") unless allowed
+        read(which).last
+      end
+
+      # @param which [String, Integer, nil] as for Memscope.postmortem
+      # @return [Array<Postmortem>] of the box, of the processes that had that pid, or of all that have ended, the last
+      #   at the end
+      # @raise [Unavailable] if the box cannot be read
+      # @raise [Invalid] if it is not the box of a process
+      # @raise [SystemCallError] if the directory cannot be read
+      def read(which = nil, native: Native)
+        path = which if which.is_a?(String)
+        own = [box(path, native)] if path && !File.directory?(path)
+        beside = all(*(own ? File.dirname(path) : path), native: native)
+        meant = own || beside.select { |one| which.is_a?(Integer) ? one.identity.pid == which : !one.running? }
+        meant.map { |one| Postmortem.of(one, others: beside) }.sort_by(&:last_seen_at)
+      end
+
+      # @param from [Array<String>] directories, by default those where boxes may be
+      # @return [Array<Postmortem::Box>] those that can be read
+      # @raise [SystemCallError] if a directory cannot be read
+      def all(*from, native: Native)
+        from = directories.select { |path| File.directory?(path) } if from.empty?
+        from.flat_map { |path| Dir.children(path).grep(NAME).map { |name| File.join(path, name) } }.filter_map do |path|
+          box(path, native)
+        rescue Unavailable, Invalid
+          nil
+        end
+      end
+
+      # Tells of processes of a service that have ended without a word, each once, whoever looks first: in a line of the
+      # log, and by ActiveSupport::Notifications, as death.memscope. Never raises.
+      #
+      # @param service [String] as in the identity of a box
+      # @return [void]
+      def tell(directory, service, native: Native)
+        boxes = all(directory, native: native)
+        boxes.each do |box|
+          silent = box.identity.service == service && !box.slots[:ending] && !box.running?
+          announce(Postmortem.of(box, others: boxes)) if silent && claim("#{box.path}#{TOLD}")
+        end
+      rescue StandardError
+        nil # of the disk, of the application's logger, or of a subscriber
+      end
+
+      # Removes boxes of processes of this user that are gone, but not the newest.
+      #
+      # @return [void]
+      def sweep(directory, native: Native)
+        gone = all(directory, native: native).select { |box| File.owned?(box.path) && !box.running? }
+        paths = gone.sort_by(&:written_at)[...-KEPT].to_a.map(&:path)
+        File.unlink(*paths, *paths.map { |path| "#{path}#{TOLD}" }.select { |path| File.exist?(path) })
+      rescue SystemCallError
+        nil # another process sweeps too
+      end
+
+      private
+
+      # True for the first process that tries.
+      def claim(path)
+        File.open(path, File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW, 0o600) { true }
+      rescue Errno::EEXIST
+        false
+      end
+
+      def announce(death)
+        line = "memscope: #{death.sentence}"
+        logger = Configuration.effective(:logger)
+        logger ? logger.warn(line) : warn(line)
+        return unless defined?(::ActiveSupport::Notifications)
+
+        ::ActiveSupport::Notifications.instrument("death.memscope", postmortem: death)
+      end
+
+      def box(path, native)
+        body = native.read_black_box(path)
+        raise Unavailable.new(:box_unread, path, body) unless body.is_a?(Hash)
+
+        Postmortem::Box.new(path, body)
+      end
+    end
+  end
+end
