@@ -30,7 +30,14 @@ module Memscope
         tell(verdict, (ask(:history) unless @given[:json]))
       end
 
+      # How the last release of the process's service differs from the one before it, by their black boxes.
+      def footer
+        sentence = Loading.unit(:Lives, Boxes).of(@verdict)&.sentence
+        "\n#{Report::Page.new(**display.to_h).wrapped(sentence)}\n" if sentence
+      end
+
       def tell(verdict, history)
+        @verdict = verdict
         deliver_readings([verdict], **(history&.known? ? { history: history } : {}))
         verdict.leak? ? LEAK : FINE
       end

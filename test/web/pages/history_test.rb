@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../support/web_case"
+require_relative "../../support/black_boxes"
 require_relative "../../support/histories"
 require_relative "../../support/planted_history"
 
@@ -90,6 +91,35 @@ class WebHistoryTest < WebCase
     refute_match(/no GC hook|no jemalloc/, body)
   end
 
+  # The process's own box, and those of two deaths, the first of another release.
+  def test_deaths_and_releases
+    began = (planted.started_at.to_r * 1000).to_i
+    boxes = { "1-1.box" => life(11, began - 86_400_000, "1a"), "2-1.box" => life(12, began - 9_000_000, "2b"),
+              "3-1.box" => life(Process.pid, began, "2b", started: BlackBoxes::CURRENT.started) }
+    BlackBoxes.planted(boxes) do |directory, source|
+      lives = Memscope::Boxes::Lives.of(planted, directory: directory, native: source)
+      app = application(processes: outliving(lives).new({ history: -> { planted } }))
+      body = page("/history", on: app).body
+      marks = JSON.parse(CGI.unescapeHTML(body[/data-marks="([^"]+)"/, 1]))
+
+      kinds = marks.map { |mark| mark["kind"] }
+
+      assert_equal ["puma worker 2 ended (killed)", "puma worker 2 ended (killed)", "release 2b"], kinds
+      assert_equal %w[2-1.box 1-1.box], body.scan(%r{<a href="/memscope/history\?death=([^"]+)#death">}).flatten
+      explained = page("/history?death=1-1.box", on: app).body
+
+      assert_includes explained, "The end of puma worker 2, pid 11"
+      refute_includes body, "The end of puma worker 2"
+    end
+  end
+
+  def test_without_boxes
+    body = page("/history").body
+
+    assert_includes body, 'data-marks="[]"'
+    refute_includes body, "Deaths"
+  end
+
   # Until there is a verdict, the overview leaves no room for it.
   def test_the_verdict_is_a_sentence_above_the_chart
     app = serving(verdict: -> { Verdict.new("malloc leaks 21.6 MiB a day.") })
@@ -98,4 +128,22 @@ class WebHistoryTest < WebCase
     assert_includes page("/?findings=1", on: app).body, '<p class="lede" id="trend">malloc leaks 21.6 MiB a day.</p>'
     assert_includes page("/", on: app).body, '<p class="lede" id="trend"></p>'
   end
+
+  private
+
+  # Processes with these lives, whatever boxes there are.
+  def outliving(lives)
+    Class.new(Memscope::Web::Processes) do
+      define_method(:fetch) do |kind, *key, **options, &block|
+        kind == :lives ? lives : super(kind, *key, **options, &block)
+      end
+    end
+  end
+
+  def life(pid, began, release, **given)
+    at = { pid: pid, release: release, began_at: began, directory: cgroup, **given }
+    BlackBoxes.body(pid: pid, seen: began + 7_000_000, identity: at)
+  end
+
+  def cgroup = @cgroup ||= BlackBoxes.cgroup(3)
 end

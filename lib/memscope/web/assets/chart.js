@@ -16,6 +16,8 @@
   const legend = section.querySelector(".legend");
   const links = [...section.querySelectorAll("a[data-range]")];
   const labels = new Map(Object.entries(JSON.parse(section.dataset.labels)));
+  const marked = JSON.parse(section.dataset.marks); // Ends and releases, of the same form as the history's events.
+  const happenings = marked.length ? "started, forked, ended or released" : "started or forked";
   // For each time, in seconds, the end of a bucket: bytes of the RSS and by row (the first is drawn at the bottom), null where unknown; the
   // number of major GCs; and what happened. The rows are stepped if their samples are further apart than the times.
   let shown = { times: [], step: LEDGER_SECONDS, rss: [], rows: new Map(), events: [], gcs: [], stepped: false };
@@ -64,7 +66,7 @@
       if (count !== null) before = count;
       return more;
     });
-    const events = history.events
+    const events = [...history.events, ...marked]
       .map((event) => ({ index: Math.floor((Date.parse(event.at) / 1000 - start) / step), kind: event.kind }))
       .filter(({ index }) => index >= 0 && index < rss.length);
     const ends = rss.map((_bytes, index) => Math.min(start + (index + 1) * step, Date.parse(history.at) / 1000));
@@ -194,7 +196,7 @@
     describe();
     if (kept >= 0) point(kept);
     const gcs = shown.gcs.reduce((total, count) => total + count, 0);
-    marks.textContent = ["━ RSS", shown.events.length && "┆ started or forked: " + shown.events.length,
+    marks.textContent = ["━ RSS", shown.events.length && "┆ " + happenings + ": " + shown.events.length,
                          gcs && "▲ major GCs: " + gcs].filter(Boolean).join(", ") + "." + note;
   };
 

@@ -13,6 +13,9 @@ module Memscope
         # @raise [HttpError]
         def range = choice("range", RANGES.keys, RANGES.keys.first)
 
+        # @return [Array<Hash>] what the chart marks besides the history's events: their times and kinds
+        def marks = []
+
         # @return [String] the verdict on the process
         def verdict_sentence = read(:verdict).sentence
       end
@@ -24,9 +27,36 @@ module Memscope
         include OverTime
 
         READINGS = %i[history].freeze
+        # The columns of the deaths.
+        DEATHS = ["last seen (UTC)", "MiB", "release", "pid", "ended"].freeze
 
-        # @return [Memscope::History]
-        def history = read(:history)
+        # @return [Memscope::History] with those of earlier processes in the same place, if the process has a black box
+        def history = @history ||= lives ? lives.before(read(:history)) : read(:history)
+
+        # @return [Boxes::Lives, nil] of the service of the page's process
+        def lives
+          processes.fetch(:lives, place.pid, sharers: 1) { Loading.unit(:Lives, Boxes).of(read(:history)) }
+        end
+
+        def marks
+          ends = lives&.deaths.to_a.map { |one| [one.last_seen_at, "#{one.identity.role} ended (#{ended(one)})"] }
+          releases = lives&.releases.to_a.map { |at, name| [at, "release #{name}"] }
+          [*ends, *releases].map { |at, kind| { at: at.strftime(Field::TIME), kind: kind } }
+        end
+
+        # @return [Array<Report::Table>] one line for each process of the service that has ended
+        def deaths
+          deaths = lives&.deaths.to_a.reverse
+          rows = deaths.map do |one|
+            release = one.identity.release || UNKNOWN
+            [one.last_seen_at.strftime("%F %T"), mebibytes(one.rss_bytes), release, one.pid.to_s, ended(one)]
+          end
+          keys = deaths.map { |one| name(one) }
+          rows.empty? ? [] : [Report::Page.new(unicode: true).listing(DEATHS, rows, keys: keys)]
+        end
+
+        # @return [Postmortem, nil] of the death that the query names
+        def death = lives&.deaths&.find { |one| name(one) == @request.query["death"]&.last }
 
         def to_json(*)
           return super unless @request.query.key?("range")
@@ -40,6 +70,10 @@ module Memscope
         def spacing(series) = (history[series].spacing_seconds if history.series.include?(series))
 
         private
+
+        def name(death) = File.basename(death.path)
+
+        def ended(death) = death.ended.name.tr("_", " ")
 
         def shown?(ring) = ring[:step_seconds] == RANGES.fetch(range).first
       end
