@@ -87,7 +87,15 @@ class DeathsTest < MemscopeTest
     File.write("#{group}/memory.limit_in_bytes", LIMIT.to_s)
     yield group
   ensure
+    remove_group(group)
+  end
+
+  # The kernel may hold a group for a moment after its last process has been waited for.
+  def remove_group(group)
     Dir.rmdir(group)
+  rescue Errno::EBUSY
+    sleep 0.05
+    retry
   end
 
   def skip_without_groups
