@@ -31,8 +31,17 @@ module Memscope
       class << self
         def current
           gems = defined?(::Gem) ? ::Gem.loaded_specs.values : []
-          source, root = ROOTS.lazy.filter_map { |name, find| directory(&find)&.then { |path| [name, path] } }.first
+          source, root = source_and_root
           new(root: root, source: source, gems: gems, scripts: scripts)
+        end
+
+        # @return [Array(Symbol, String), nil] a key of ROOTS, and the directory
+        def source_and_root
+          ROOTS.each do |name, find|
+            path = directory(&find)
+            return [name, path] if path
+          end
+          nil
         end
 
         private

@@ -17,7 +17,7 @@ module Memscope
 
         # @return [Hash{Symbol => Object}]
         def read(role, index)
-          root = Profile::Application.current.root
+          root = Profile::Application.source_and_root&.last
           group = Cgroup.read
           { pid: Process.pid, parent: Process.ppid, **ProcessIdentity.current.to_h,
             role: [role, index].compact.join(" "), index: index, service: [root, role].compact.join(" "),
