@@ -57,10 +57,10 @@ module Memscope
         RUBY
       end
 
-      # The text that ends a listener.
+      # The text that ends a listener. Its thread must live until it is seen from outside.
       def closing_text(thread)
         "Thread.new { Thread.current.name = #{thread.dump}; " \
-          "Memscope::Listener.current&.close if defined?(Memscope::Listener) }"
+          "Memscope::Listener.current&.close if defined?(Memscope::Listener); sleep 1 }"
       end
     end
   end

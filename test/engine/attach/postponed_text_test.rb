@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "socket"
-require "securerandom"
 require_relative "../../support/bystander"
 require_relative "../../support/traced_targets"
 
@@ -12,14 +10,11 @@ class PostponedTextTest < MemscopeTest
   include TracedTargets
   extend TracedTargets
 
-  READY = 0
-  REFUSED = 2
-
   # A shared thread name would let a second text's memory be unmapped before its job has run.
   def test_texts_run_in_turn_also_while_threads_of_earlier_ones_live
     running("4.times { Thread.new { loop { Array.new(100) { 'a' * 50 } } } }; ready.call; Process.wait(spawn('sleep 1'))
              puts 'waited'; sleep") do |pid, output|
-      3.times { assert_equal READY, evaluate(pid, "puts 'ran'; sleep").first }
+      3.times { assert Tracer.evaluate(pid, "puts 'ran'; sleep").facts }
 
       assert_equal %w[ran ran ran waited], Array.new(4) { output.gets.chomp }.sort
       assert_unchanged pid
@@ -70,9 +65,9 @@ class PostponedTextTest < MemscopeTest
   def test_a_process_without_a_safe_point_is_refused_and_left_alone
     running("ready.call; loop { puts 'alive'; sleep 0.01 }") do |pid, output|
       Process.kill(:STOP, pid)
-      kind, text = evaluate(pid, "puts 'ran'", deadline_ms: 200)
+      outcome = Tracer.evaluate(pid, "puts 'ran'", deadline_ms: 200)
 
-      assert_equal [REFUSED, "no_safe_point"], [kind, text.lines.first.chomp]
+      assert_equal "no_safe_point", outcome.refusal.first
       assert_match(/^State:\s*T/, File.read("/proc/#{pid}/status"))
       Process.kill(:CONT, pid)
       lines = Array.new(100) { output.gets.chomp }
@@ -88,18 +83,8 @@ class PostponedTextTest < MemscopeTest
     super(RbConfig.ruby, "-e", "$stdout.sync = true; ready = -> { puts 'ready' }; #{program}", &)
   end
 
-  def evaluate(pid, body, deadline_ms: 30_000)
-    name = "memscope-#{SecureRandom.hex(3)}"
-    text = "Thread.new { Thread.current.name = '#{name}'; #{body} }"
-    socket = UNIXSocket.for_fd(Memscope.send(:const_get, :Native).evaluate_in(pid, text, name, deadline_ms, 0))
-    kind, _zero, length = socket.read(16).unpack("LLQ")
-    [kind, socket.read(length)]
-  ensure
-    socket&.close
-  end
-
   def assert_evaluates(program)
-    assert_equal READY, evaluate(program.pid, "puts 'ran'").first
+    assert Tracer.evaluate(program.pid, "puts 'ran'").facts
     assert_unchanged program.pid
   end
 

@@ -122,6 +122,19 @@ class PrivateCopyTest < MemscopeTest
     end
   end
 
+  # The one makes one system call after the other, and the other waits for what only another thread can do.
+  { works: "loop { Process.kill(0, 1) rescue 0 }", waits: "Queue.new.pop" }.each do |name, text|
+    define_method("test_an_expression_that_#{name}_forever_ends_at_the_deadline") do
+      TracedProgram.run("state", "join") do |program|
+        began = Tracer.now
+
+        assert_equal "copy_slow", Tracer.copy(program.pid, text, deadline_ms: 1500).refusal&.first
+        assert_operator Tracer.now - began, :<, 10
+        assert(program.await { program.children.empty? })
+      end
+    end
+  end
+
   private
 
   # @param idle [Boolean] whether the process changes nothing itself

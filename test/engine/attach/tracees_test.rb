@@ -28,7 +28,51 @@ class TraceesTest < MemscopeTest
     end
   end
 
+  # Of the tracer, at random moments.
+  KILLS = Integer(ENV.fetch("MEMSCOPE_KILLS", "8"))
+
+  # The tracer of a copy, or of a text that is evaluated.
+  { idle: ["--idle"], busy: [TEST_EXTENSION] }.to_a.product(%i[copy evaluate]).each do |(kind, arguments), way|
+    define_method("test_at_random_moments_of_#{way}_the_process_is_#{kind}") do
+      TracedProgram.run("checksums", *arguments) do |program|
+        kill_at_random(program, (KILLS / 4.0).ceil) { |started| Tracer.send(way, program.pid, "1", &started) }
+      end
+    end
+  end
+
   private
+
+  # @yieldparam started [Proc, nil] to be called once the tracer runs
+  def kill_at_random(program, times, &)
+    signals = program.status("SigBlk")
+    life = Array.new(3) { seconds { yield nil } }.max
+    tried = killed = 0
+    while killed < times && (tried += 1) < 50 * times
+      killed += 1 if killed?(program.pid, rand * life, &)
+    end
+    puts "#{name}: #{killed} of #{tried} killed, within #{life.round(2)} s" if ENV.key?("MEMSCOPE_KILLS")
+
+    assert_equal times, killed
+    assert(program.await { program.status("TracerPid") == "0" && program.alive? })
+    assert program.await { (program.children - ["Z"]).empty? }, "a copy outlived its tracer"
+    assert_equal signals, program.status("SigBlk")
+    assert_results_right(program)
+  end
+
+  def seconds
+    began = Tracer.now
+    yield
+    Tracer.now - began
+  end
+
+  # Kills the tracer of a process after this time.
+  #
+  # @return [Boolean] whether it was still there
+  def killed?(pid, seconds)
+    killer = nil
+    yield(-> { killer = Thread.new { sleep(seconds) && Tracer.kill(pid) } })
+    killer.value
+  end
 
   def assert_survives(program, step)
     signals = program.status("SigBlk")

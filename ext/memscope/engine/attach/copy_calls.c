@@ -63,7 +63,7 @@ static bool postpone_marker(struct memscope_private_copy *copy, struct memscope_
 static bool wake(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
     uint64_t thread = 0;
 
-    if (!copy->was_blocked || copy->system_call != SYS_futex)
+    if (!copy->waited)
         return true;
     return call(copy, ruby(copy, "rb_thread_current"), 0, 0, &thread, refusal) &&
            call(copy, ruby(copy, "rb_thread_wakeup_alive"), thread, 0, NULL, refusal);

@@ -64,9 +64,9 @@ static bool note(int descriptor, void *context) {
         kind = EVENT;
     else if (strstr(link, "[eventpoll]") != NULL)
         kind = POLL;
-    else if (strncmp(link, "pipe:", 5) == 0 && descriptor > STDERR_FILENO)
+    else if (strncmp(link, "pipe:", 5) == 0)
         kind = writes(replaced->pid, descriptor) ? WRITER : READER;
-    if (kind == KINDS || replaced->count == MAX_REPLACED)
+    if (kind == KINDS || descriptor <= STDERR_FILENO || replaced->count == MAX_REPLACED)
         return true;
     for (; at > 0 && replaced->list[at - 1].descriptor > descriptor; at--)
         replaced->list[at] = replaced->list[at - 1];
@@ -101,10 +101,20 @@ static bool open_pipe(struct memscope_private_copy *copy, int flags, int ends[2]
            memscope_remote_read(copy->pid, copy->room, ends, 2 * sizeof *ends);
 }
 
+/* Ruby makes the standard streams blocking before it starts a process, which none of the others may become. */
+static bool fill_standard_streams(struct memscope_private_copy *copy) {
+    for (int descriptor = 0; descriptor <= STDERR_FILENO; descriptor++)
+        if (call(copy, SYS_eventfd2, 0, EFD_NONBLOCK | EFD_CLOEXEC, 0) != descriptor)
+            return false;
+    return true;
+}
+
 static bool replace(struct memscope_private_copy *copy, const struct replaced *replaced) {
     long fresh[KINDS];
     int ends[2];
 
+    if (!fill_standard_streams(copy))
+        return false;
     if (replaced->count == 0)
         return true;
     fresh[EVENT] = call(copy, SYS_eventfd2, 0, EFD_NONBLOCK | EFD_CLOEXEC, 0);

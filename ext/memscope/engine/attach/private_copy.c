@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +21,10 @@
 #define STOP_NS UINT64_C(500000000)
 #define BIRTH_NS UINT64_C(2000000000)
 #define DRAIN_NS UINT64_C(1000000)
+/* A lock that is free is taken at once. */
+#define LOCK_NS UINT64_C(200000000)
 #define REAP_TRIES 5
+#define REAP_NS UINT64_C(2000000000)
 #define NICE 5
 #define OPTIONS                                                                                                        \
     (PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACESYSGOOD)
@@ -35,8 +39,8 @@ static bool clone_from(struct memscope_private_copy *copy, const struct memscope
     bool made;
 
     copy->registers = tracee->registers;
-    copy->was_blocked = memscope_registers_blocked(&tracee->registers);
     copy->system_call = memscope_registers_system_call(&tracee->registers);
+    copy->waited = memscope_registers_blocked(&tracee->registers) && copy->system_call == SYS_futex;
     made = memscope_tracee_system_call(tracee, &copy->target->entry, SYS_clone, arguments, &result, &copy->pid);
     copy->fork_ns = memscope_trace_now() - start;
     copy->inner_pid = (pid_t)result;
@@ -132,7 +136,7 @@ bool memscope_private_copy_end(struct memscope_private_copy *copy, struct memsco
         close(copy->pipe);
     copy->pipe = -1;
     start = memscope_trace_now();
-    for (int attempt = 0; attempt < REAP_TRIES && !reaped; attempt++)
+    for (int attempt = 0; attempt < REAP_TRIES && !reaped && memscope_trace_now() < start + REAP_NS; attempt++)
         reaped = reap(copy, tracees);
     copy->reap_ns = memscope_trace_now() - start;
     return reaped;
@@ -173,30 +177,59 @@ static bool refuse_late(const struct memscope_private_copy *copy, struct memscop
                            (int)copy->target->pid, copy->system_call);
 }
 
-static pid_t wait_for(struct memscope_private_copy *copy, int *status) {
-    for (;;) {
-        uint64_t now = memscope_trace_now(), until = copy->deadline_ns;
-        pid_t changed;
+/* A copy that makes one system call after the other never waits, but has a deadline too. */
+static pid_t wait_for(struct memscope_private_copy *copy, int *status, uint64_t deadline_ns) {
+    uint64_t now;
 
-        if (copy->drain != NULL && now + DRAIN_NS < until)
-            until = now + DRAIN_NS;
-        changed = memscope_trace_wait(copy->pid, status, until);
+    while ((now = memscope_trace_now()) < deadline_ns) {
+        pid_t changed = memscope_trace_wait(
+            copy->pid, status, copy->drain != NULL && now + DRAIN_NS < deadline_ns ? now + DRAIN_NS : deadline_ns);
+
         if (copy->drain != NULL && !copy->drain(copy->context, copy->pipe))
             return 0;
-        if (changed != 0 || memscope_trace_now() >= copy->deadline_ns)
+        if (changed != 0)
             return changed;
     }
+    return 0;
 }
 
-/* A system call that is refused is skipped at its entry, and fails at its exit. */
+/* A lock that another thread held at the clone is never unlocked in the copy, which has no such thread. */
+static uint64_t deadline_of_call(const struct memscope_private_copy *copy, const struct memscope_registers *registers) {
+    uint64_t operation = memscope_registers_argument(registers, 1) & FUTEX_CMD_MASK,
+             soon_ns = memscope_trace_now() + LOCK_NS;
+    bool waits = operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET || operation == FUTEX_LOCK_PI,
+         is_timed = memscope_registers_argument(registers, 3) != 0;
+
+    if (memscope_registers_system_call(registers) != SYS_futex || !waits || is_timed || soon_ns > copy->deadline_ns)
+        return copy->deadline_ns;
+    return soon_ns;
+}
+
+/*
+ * Before it reads from a process that it has started, Ruby makes the pipe blocking, and aborts if it cannot. In the
+ * copy nobody writes to that pipe, so it must not block, whatever Ruby thinks.
+ */
+static bool sets_blocking(const struct memscope_private_copy *copy, const struct memscope_registers *registers) {
+    return !copy->at_safe_point && memscope_registers_system_call(registers) == SYS_fcntl &&
+           memscope_registers_argument(registers, 1) == F_SETFL;
+}
+
+/* What a call does instead of being made: it is skipped at its entry, and has this result at its exit. */
+struct instead {
+    bool skipped;
+    long result;
+};
+
 static bool at_system_call(struct memscope_private_copy *copy, struct memscope_registers *registers, bool *entering,
-                           bool *refused) {
+                           struct instead *instead) {
     *entering = !*entering;
     if (*entering) {
-        *refused = !is_permitted(copy, registers);
-        return !*refused || memscope_registers_skip_call(copy->pid, registers);
+        *instead = (struct instead){!is_permitted(copy, registers), -EPERM};
+        if (sets_blocking(copy, registers))
+            *instead = (struct instead){.skipped = true};
+        return !instead->skipped || memscope_registers_skip_call(copy->pid, registers);
     }
-    return !*refused || memscope_registers_set_result(copy->pid, registers, -EPERM);
+    return !instead->skipped || memscope_registers_set_result(copy->pid, registers, instead->result);
 }
 
 /* Leaves the entry of the marker's system call, which is not made. */
@@ -205,16 +238,18 @@ static bool leave_marker(struct memscope_private_copy *copy, const struct memsco
     int status = 0;
 
     return memscope_registers_skip_call(copy->pid, &skipped) && memscope_trace(PTRACE_SYSCALL, copy->pid, 0, 0) &&
-           wait_for(copy, &status) == copy->pid && WIFSTOPPED(status);
+           wait_for(copy, &status, copy->deadline_ns) == copy->pid && WIFSTOPPED(status);
 }
 
 bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memscope_registers *registers,
                                struct memscope_refusal *refusal) {
-    bool entering = false, refused = false;
+    uint64_t deadline_ns = copy->deadline_ns;
+    struct instead instead = {0};
+    bool entering = false;
 
     while (memscope_trace(PTRACE_SYSCALL, copy->pid, 0, 0)) {
         int status = 0, signal;
-        pid_t changed = wait_for(copy, &status);
+        pid_t changed = wait_for(copy, &status, deadline_ns);
 
         if (changed == 0)
             return refuse_late(copy, refusal);
@@ -230,8 +265,10 @@ bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memsco
         if (!entering && memscope_registers_at_call(registers, copy->target->entry.system_call))
             return leave_marker(copy, registers) ||
                    memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
-        if (!at_system_call(copy, registers, &entering, &refused))
+        if (!at_system_call(copy, registers, &entering, &instead))
             break;
+        copy->system_call = entering ? memscope_registers_system_call(registers) : -1;
+        deadline_ns = entering ? deadline_of_call(copy, registers) : copy->deadline_ns;
     }
     return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
 }
@@ -262,7 +299,7 @@ long memscope_private_copy_system_call(struct memscope_private_copy *copy, long 
     long result = 0;
 
     if (!memscope_inject_system_call(copy->pid, &copy->registers, copy->target->entry.system_call, number, arguments,
-                                     &result, NULL))
+                                     copy->deadline_ns, &result))
         return -EIO;
     return result;
 }

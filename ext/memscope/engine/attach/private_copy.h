@@ -18,8 +18,8 @@ struct memscope_private_copy {
     pid_t pid;                           /* 0 for none */
     pid_t inner_pid;                     /* in the target's pid namespace */
     pid_t parent;                        /* the target, in that namespace */
-    bool was_blocked;                    /* the thread was in a system call */
-    long system_call;                    /* this one, or -1 */
+    bool waited;                         /* the thread waited for another (futex) */
+    long system_call;                    /* that the thread was in, then the one that the copy is in, or -1 */
     struct memscope_registers registers; /* of the thread, as it was; then those to call functions from */
     uint64_t room;                       /* MEMSCOPE_COPY_ROOM bytes of the copy's memory, for arguments */
     int pipe_end;                        /* the copy's descriptor of the pipe to the tracer */

@@ -12,6 +12,7 @@
 #define PART_BYTES ((size_t)0x80)
 #define THREAD_BYTES UINT64_C(0x60)
 #define MAX_RACTORS 64
+#define MAX_STACK_WORDS (UINT64_C(1) << 32)
 #define WORD sizeof(uint64_t)
 
 uint64_t memscope_ruby_context(const struct memscope_ruby_target *target, pid_t pid,
@@ -42,6 +43,18 @@ static uint64_t ractor_of(pid_t pid, uint64_t context) {
     uint64_t thread = thread_of(pid, context);
 
     return thread == 0 ? 0 : word_at(pid, thread + MEMSCOPE_THREAD_RACTOR);
+}
+
+/*
+ * Ruby keeps the native thread of a thread that has ended, for another one, and its context, which may be freed: that
+ * has no stack, nor has one whose thread is just beginning. A context begins with the address and the words of its
+ * stack, and its last frame.
+ */
+static bool has_stack(pid_t pid, uint64_t context) {
+    uint64_t words[3];
+
+    return memscope_remote_read(pid, context, words, sizeof words) && words[0] != 0 && words[1] < MAX_STACK_WORDS &&
+           words[2] > words[0] && words[2] < words[0] + words[1] * WORD;
 }
 
 static struct memscope_tracee *with_context(struct memscope_tracees *tracees, uint64_t context) {
@@ -168,6 +181,8 @@ struct memscope_tracee *memscope_ruby_threads_choose(const struct memscope_ruby_
 
         if (tracee->stopped && !tracee->gone)
             tracee->context = memscope_ruby_context(target, tracees->pid, &tracee->registers);
+        if (tracee->context != 0 && !has_stack(tracees->pid, tracee->context))
+            tracee->context = 0;
     }
     if (refuse_ractors(target, tracees, refusal))
         return NULL;

@@ -14,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define OPTIONS (PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACESYSGOOD)
+/* New threads, and the copy. The target's own children run on: a thread in vfork only stops once its child has. */
+#define OPTIONS (PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD)
 #define RELEASE_NS UINT64_C(2000000000)
 #define INJECTION_NS UINT64_C(10000000000) /* of a fork of some 100 GB */
 
@@ -106,6 +107,13 @@ static void add_newborn(struct memscope_tracees *tracees, pid_t parent) {
         tracees->list[tracees->count++] = (struct memscope_tracee){.id = (pid_t)id};
 }
 
+/* The signal that a thread is about to take, or 0: it has stopped for another reason. */
+static uintptr_t passed_on(int status) {
+    bool is_signal = MEMSCOPE_STOP_EVENT(status) == 0 && WSTOPSIG(status) != MEMSCOPE_SYSTEM_CALL_STOP;
+
+    return is_signal ? (uintptr_t)WSTOPSIG(status) : 0;
+}
+
 /* A signal on its way is delivered first: the thread then stops at the first instruction of its handler. */
 static void follow(struct memscope_tracees *tracees, struct memscope_tracee *tracee, int status) {
     int event = MEMSCOPE_STOP_EVENT(status);
@@ -114,11 +122,11 @@ static void follow(struct memscope_tracees *tracees, struct memscope_tracee *tra
         tracee->gone = true;
     } else if (event == PTRACE_EVENT_STOP) {
         tracee->stopped = true;
-    } else if (event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK) {
+    } else if (event == PTRACE_EVENT_CLONE) {
         add_newborn(tracees, tracee->id);
         memscope_trace(PTRACE_CONT, tracee->id, 0, 0);
     } else {
-        memscope_trace(PTRACE_CONT, tracee->id, 0, event != 0 ? 0 : (uintptr_t)WSTOPSIG(status));
+        memscope_trace(PTRACE_CONT, tracee->id, 0, passed_on(status));
     }
 }
 
@@ -155,10 +163,10 @@ bool memscope_tracees_stop(struct memscope_tracees *tracees, uint64_t deadline_n
     return all;
 }
 
-static void release(struct memscope_tracees *tracees, struct memscope_tracee *tracee) {
+static void release(struct memscope_tracees *tracees, struct memscope_tracee *tracee, uint64_t deadline_ns) {
     if (!tracee->gone && !tracee->stopped) {
         memscope_trace(PTRACE_INTERRUPT, tracee->id, 0, 0);
-        await_stop(tracees, tracee, memscope_trace_now() + RELEASE_NS);
+        await_stop(tracees, tracee, deadline_ns);
     }
     if (!tracee->gone)
         memscope_trace(PTRACE_DETACH, tracee->id, 0, 0);
@@ -166,12 +174,14 @@ static void release(struct memscope_tracees *tracees, struct memscope_tracee *tr
 
 /* First those that are stopped: the others may take long to stop. */
 void memscope_tracees_release(struct memscope_tracees *tracees) {
+    uint64_t deadline_ns = memscope_trace_now() + RELEASE_NS;
+
     for (size_t index = 0; index < tracees->count; index++)
         if (tracees->list[index].stopped)
-            release(tracees, &tracees->list[index]);
+            release(tracees, &tracees->list[index], deadline_ns);
     for (size_t index = 0; index < tracees->count; index++)
         if (!tracees->list[index].stopped)
-            release(tracees, &tracees->list[index]);
+            release(tracees, &tracees->list[index], deadline_ns);
     tracees->count = 0;
 }
 
@@ -181,24 +191,26 @@ void memscope_tracees_release(struct memscope_tracees *tracees) {
 
 /*
  * Stops at system calls are used instead of single steps: a forced SIGTRAP would reset the target's disposition for it.
+ * Of the signals that are not a fault of the thread itself, only SIGSTOP cannot be blocked. It is let through.
  */
-static bool run_system_call(pid_t thread, long *result, pid_t *child) {
+static bool run_system_call(pid_t thread, uint64_t deadline_ns, long *result, pid_t *child) {
     struct memscope_registers registers;
-    uint64_t deadline = memscope_trace_now() + INJECTION_NS;
+    uintptr_t signal = 0;
 
     for (int stops = 0; stops < 2;) {
         unsigned long id = 0;
         int status = 0, event;
 
-        if (!memscope_trace(PTRACE_SYSCALL, thread, 0, 0) || memscope_trace_wait(thread, &status, deadline) != thread ||
-            !WIFSTOPPED(status))
+        if (!memscope_trace(PTRACE_SYSCALL, thread, 0, signal) ||
+            memscope_trace_wait(thread, &status, deadline_ns) != thread || !WIFSTOPPED(status))
             return false;
         event = MEMSCOPE_STOP_EVENT(status);
         stops += WSTOPSIG(status) == MEMSCOPE_SYSTEM_CALL_STOP;
-        if (child != NULL && (event == PTRACE_EVENT_CLONE || event == PTRACE_EVENT_FORK) &&
+        if (child != NULL && event == PTRACE_EVENT_CLONE &&
             memscope_trace(PTRACE_GETEVENTMSG, thread, 0, (uintptr_t)&id))
             *child = (pid_t)id;
-        if (event == 0 && WSTOPSIG(status) != MEMSCOPE_SYSTEM_CALL_STOP)
+        signal = passed_on(status);
+        if (signal != 0 && signal != SIGSTOP)
             return false;
     }
     if (!memscope_registers_read(thread, &registers))
@@ -208,11 +220,11 @@ static bool run_system_call(pid_t thread, long *result, pid_t *child) {
 }
 
 bool memscope_inject_system_call(pid_t thread, const struct memscope_registers *with, uint64_t instruction, long number,
-                                 const uint64_t arguments[6], long *result, pid_t *child) {
+                                 const uint64_t arguments[6], uint64_t deadline_ns, long *result) {
     struct memscope_registers registers = *with;
 
     memscope_registers_set_system_call(&registers, instruction, number, arguments);
-    return memscope_registers_write(thread, &registers) && run_system_call(thread, result, child);
+    return memscope_registers_write(thread, &registers) && run_system_call(thread, deadline_ns, result, NULL);
 }
 
 static bool put_signals(pid_t thread, uint64_t blocked) {
@@ -259,7 +271,7 @@ bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const str
     if (child != NULL)
         filled[1] = stack;
     memscope_registers_set_system_call(&with, entry->system_call, number, filled);
-    made = enter(tracee, &with) && run_system_call(tracee->id, result, child);
+    made = enter(tracee, &with) && run_system_call(tracee->id, memscope_trace_now() + INJECTION_NS, result, child);
     settle(tracee, blocked);
     return made;
 }
@@ -270,14 +282,17 @@ bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const str
  */
 static bool run_function(pid_t thread, uint64_t back) {
     struct memscope_registers registers;
-    uint64_t deadline = memscope_trace_now() + INJECTION_NS;
+    uint64_t deadline_ns = memscope_trace_now() + INJECTION_NS;
+    uintptr_t signal = 0;
     bool entering = false;
 
-    while (memscope_trace(PTRACE_SYSCALL, thread, 0, 0)) {
+    while (memscope_trace(PTRACE_SYSCALL, thread, 0, signal)) {
         int status = 0;
 
-        if (memscope_trace_wait(thread, &status, deadline) != thread || !WIFSTOPPED(status) ||
-            (MEMSCOPE_STOP_EVENT(status) == 0 && WSTOPSIG(status) != MEMSCOPE_SYSTEM_CALL_STOP))
+        if (memscope_trace_wait(thread, &status, deadline_ns) != thread || !WIFSTOPPED(status))
+            return false;
+        signal = passed_on(status);
+        if (signal != 0 && signal != SIGSTOP)
             return false;
         if (WSTOPSIG(status) != MEMSCOPE_SYSTEM_CALL_STOP)
             continue;

@@ -53,10 +53,10 @@ bool memscope_tracee_function(const struct memscope_tracee *tracee, const struct
 
 /*
  * Makes a system call in a stopped thread, from the registers `with`, and leaves the thread at the exit of the call.
- * Sets *child to the id of a process that it created, unless NULL.
+ * Returns false if it does not end before the deadline.
  */
 bool memscope_inject_system_call(pid_t thread, const struct memscope_registers *with, uint64_t instruction, long number,
-                                 const uint64_t arguments[6], long *result, pid_t *child);
+                                 const uint64_t arguments[6], uint64_t deadline_ns, long *result);
 
 #endif
 #endif

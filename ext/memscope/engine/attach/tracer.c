@@ -28,8 +28,13 @@
 #if MEMSCOPE_CAN_ATTACH
 
 #define ATTEMPTS 5
-#define SAFE_POINT_NS UINT64_C(1000000000)
 #define MILLISECOND_NS UINT64_C(1000000)
+/* Of each attempt: to be isolated and to reach a safe point, then to load the extension; and of all, without pauses. */
+#define SAFE_POINT_NS (1000 * MILLISECOND_NS)
+#define LOAD_NS (1500 * MILLISECOND_NS)
+#define ATTEMPTS_MS 4000
+/* After its deadline, for the end of the copy, then for the last message. Then a timer ends the tracer. */
+#define GRACE_MS 3000
 #define MEBIBYTE (UINT64_C(1) << 20)
 /* A fork of this machine's measurements under load: 25 to 95 ms a GiB. */
 #define FORK_NS_OF_A_MEBIBYTE UINT64_C(60000)
@@ -47,7 +52,7 @@ struct tracer {
     struct memscope_ruby_target target;
     struct memscope_private_copy copy;
     struct memscope_refusal refusal;
-    uint64_t evaluate, started_ns;
+    uint64_t evaluate, started_ns, deadline_ns;
     unsigned attempts;
     struct memscope_process_memory memory;
     struct memscope_tracees tracees;
@@ -55,13 +60,25 @@ struct tracer {
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */
 
-static bool send_all(const struct tracer *tracer, const void *bytes, size_t size) {
-    for (size_t sent = 0; sent < size;) {
-        ssize_t count = send(tracer->socket, (const char *)bytes + sent, size - sent, MSG_NOSIGNAL);
+static bool await(const struct tracer *tracer, short event, uint64_t deadline_ns) {
+    struct pollfd ready = {.fd = tracer->socket, .events = event};
+    uint64_t now = memscope_trace_now();
 
-        if (count < 0 && errno != EINTR)
+    return now < deadline_ns && poll(&ready, 1, (int)((deadline_ns - now) / MILLISECOND_NS) + 1) > 0;
+}
+
+/* A reader that is stopped does not receive. */
+static bool send_all(const struct tracer *tracer, const void *bytes, size_t size) {
+    uint64_t deadline_ns = tracer->deadline_ns + GRACE_MS * MILLISECOND_NS;
+
+    for (size_t sent = 0; sent < size;) {
+        ssize_t count = await(tracer, POLLOUT, deadline_ns)
+                            ? send(tracer->socket, (const char *)bytes + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT)
+                            : -1;
+
+        if (count < 0)
             return false;
-        sent += count > 0 ? (size_t)count : 0;
+        sent += (size_t)count;
     }
     return true;
 }
@@ -81,16 +98,10 @@ static bool send_message(const struct tracer *tracer, enum memscope_tracer_messa
 
 static bool receive(const struct tracer *tracer, void *bytes, size_t size) {
     for (size_t received = 0; received < size;) {
-        uint64_t now = memscope_trace_now();
-        struct pollfd readable = {.fd = tracer->socket, .events = POLLIN};
-        ssize_t count;
+        ssize_t count = await(tracer, POLLIN, tracer->deadline_ns)
+                            ? recv(tracer->socket, (char *)bytes + received, size - received, 0)
+                            : -1;
 
-        if (now >= tracer->copy.deadline_ns ||
-            poll(&readable, 1, (int)((tracer->copy.deadline_ns - now) / MILLISECOND_NS) + 1) < 0)
-            return false;
-        if (readable.revents == 0)
-            continue;
-        count = recv(tracer->socket, (char *)bytes + received, size - received, 0);
         if (count <= 0)
             return false;
         received += (size_t)count;
@@ -160,7 +171,8 @@ static bool lock(struct tracer *tracer) {
 /* ---- the copy -------------------------------------------------------------------------------------------------- */
 
 static bool may_try_again(const struct memscope_refusal *refusal) {
-    static const char *const passing[] = {"no_safe_point", "copy_failed", "copy_ended", "not_stopped", "no_thread"};
+    static const char *const passing[] = {"no_safe_point", "copy_failed", "copy_ended",
+                                          "copy_slow",     "not_stopped", "no_thread"};
 
     for (size_t index = 0; index < sizeof passing / sizeof *passing; index++)
         if (strncmp(refusal->text, passing[index], strlen(passing[index])) == 0)
@@ -168,29 +180,51 @@ static bool may_try_again(const struct memscope_refusal *refusal) {
     return false;
 }
 
-static bool make_once(struct tracer *tracer) {
+/* A thread that is just beginning has no frame of Ruby yet in which it could evaluate. */
+static bool can_evaluate(struct tracer *tracer) {
+    static const char nothing[] = "nil";
+    struct memscope_copy_answer answer;
+
+    return memscope_private_copy_evaluate(&tracer->copy, tracer->evaluate, nothing, sizeof nothing - 1, &answer,
+                                          &tracer->refusal) &&
+           (!answer.raised ||
+            memscope_refuse(&tracer->refusal, "no_safe_point", "%d\n%d", (int)tracer->target.pid, -1));
+}
+
+static uint64_t sooner(uint64_t a_ns, uint64_t b_ns) {
+    return a_ns < b_ns ? a_ns : b_ns;
+}
+
+static bool make_once(struct tracer *tracer, uint64_t *all_ns) {
     struct memscope_private_copy *copy = &tracer->copy;
 
     *copy = (struct memscope_private_copy){.target = &tracer->target, .pipe = -1};
-    copy->deadline_ns = memscope_trace_now() + SAFE_POINT_NS;
-    if (!memscope_private_copy_make(copy, &tracer->tracees, &tracer->refusal) ||
-        !memscope_private_copy_isolate(copy, &tracer->refusal) ||
+    if (!memscope_private_copy_make(copy, &tracer->tracees, &tracer->refusal))
+        return false;
+    *all_ns += copy->pause_ns;
+    copy->deadline_ns = sooner(memscope_trace_now() + SAFE_POINT_NS, *all_ns);
+    if (!memscope_private_copy_isolate(copy, &tracer->refusal) ||
         !memscope_private_copy_reach_safe_point(copy, tracer->order->forward, &tracer->refusal))
         return false;
-    copy->deadline_ns = tracer->started_ns + tracer->order->deadline_ms * MILLISECOND_NS;
-    return memscope_private_copy_load(copy, tracer->order->extension, &tracer->evaluate, &tracer->refusal);
+    copy->deadline_ns = sooner(memscope_trace_now() + LOAD_NS, *all_ns);
+    if (!memscope_private_copy_load(copy, tracer->order->extension, &tracer->evaluate, &tracer->refusal) ||
+        !can_evaluate(tracer))
+        return false;
+    copy->deadline_ns = tracer->deadline_ns;
+    return true;
 }
 
 static bool make(struct tracer *tracer) {
-    tracer->started_ns = memscope_trace_now();
+    uint64_t all_ns = sooner(tracer->started_ns + ATTEMPTS_MS * MILLISECOND_NS, tracer->deadline_ns);
+
     for (tracer->attempts = 1; tracer->attempts <= ATTEMPTS; tracer->attempts++) {
         const struct timespec wait = {.tv_nsec = (long)(5 * MILLISECOND_NS * tracer->attempts)};
 
         tracer->refusal.text[0] = '\0';
-        if (make_once(tracer))
+        if (make_once(tracer, &all_ns))
             return true;
         memscope_private_copy_end(&tracer->copy, &tracer->tracees);
-        if (!may_try_again(&tracer->refusal))
+        if (!may_try_again(&tracer->refusal) || memscope_trace_now() > all_ns)
             break;
         nanosleep(&wait, NULL);
     }
@@ -264,18 +298,26 @@ static void send_end(const struct tracer *tracer, bool reaped) {
     send_message(tracer, MEMSCOPE_TRACER_ENDED, text);
 }
 
+/* Whatever hangs, as a read of the kernel's file on the target's mappings may. */
+static void end_after(unsigned deadline_ms) {
+    memscope_forked_child_set_deadline(deadline_ms + 2 * GRACE_MS);
+}
+
 /* The lock outlives the copy. */
 static void rest(const struct tracer *tracer) {
     uint64_t ns = REST * tracer->copy.pause_ns;
     const struct timespec wait = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 
     close(tracer->socket);
+    memscope_forked_child_set_deadline(0);
     nanosleep(&wait, NULL);
 }
 
 static bool copy_and_serve(struct tracer *tracer) {
+    end_after(ATTEMPTS_MS + tracer->order->pause_limit_ms);
     if (!fits(tracer) || !afford(tracer) || !make(tracer))
         return false;
+    end_after(tracer->order->deadline_ms);
     send_ready(tracer);
     serve(tracer);
     send_end(tracer, memscope_private_copy_end(&tracer->copy, &tracer->tracees));
@@ -289,9 +331,7 @@ static bool have_evaluated(struct tracer *tracer) {
     char text[128];
 
     if (*postponed.text != '\0' &&
-        !memscope_postponed_text_run(&postponed, &tracer->tracees,
-                                     memscope_trace_now() + tracer->order->deadline_ms * MILLISECOND_NS,
-                                     &tracer->refusal))
+        !memscope_postponed_text_run(&postponed, &tracer->tracees, tracer->deadline_ns, &tracer->refusal))
         return false;
     snprintf(text, sizeof text, "pause_ns=%llu\nran_ns=%llu\nruby=%s\n", (unsigned long long)postponed.pause_ns,
              (unsigned long long)postponed.ran_ns, tracer->target.version);
@@ -300,6 +340,9 @@ static bool have_evaluated(struct tracer *tracer) {
 
 static void trace(struct tracer *tracer) {
     tracer->lock = -1;
+    tracer->started_ns = memscope_trace_now();
+    tracer->deadline_ns = tracer->started_ns + tracer->order->deadline_ms * MILLISECOND_NS;
+    end_after(tracer->order->deadline_ms);
     memscope_trace_die_at(tracer->order->die_at);
     if (!memscope_ruby_target_find(tracer->order->pid, &tracer->target, &tracer->refusal) || !lock(tracer) ||
         !(tracer->order->text != NULL ? have_evaluated(tracer) : copy_and_serve(tracer)))
@@ -316,6 +359,7 @@ static _Noreturn void live(const struct memscope_tracer_order *order, int socket
     if (memscope_clone_quietly() != 0 || !memscope_forked_child_shed(socket, order->extension))
         _exit(0);
     sigfillset(&all);
+    sigdelset(&all, SIGALRM); /* of the deadline */
     sigprocmask(SIG_SETMASK, &all, NULL);
     setsid();
     setpriority(PRIO_PROCESS, 0, HASTE); /* while it runs, the target may be stopped */

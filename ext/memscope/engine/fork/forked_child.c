@@ -161,7 +161,7 @@ bool memscope_forked_child_shed(int first, int second) {
     return close_all_but(first, second);
 }
 
-static void set_deadline(unsigned deadline_ms) {
+void memscope_forked_child_set_deadline(unsigned deadline_ms) {
     const struct itimerval deadline = {
         .it_value = {.tv_sec = deadline_ms / 1000, .tv_usec = (suseconds_t)(deadline_ms % 1000 * 1000)}};
 
@@ -194,7 +194,7 @@ static _Noreturn void live(memscope_forked_work *work, void *argument, int answe
     peak_rss_at_fork = peak_rss_bytes();
     correct_thread_id(thread);
     forget_signals();
-    set_deadline(deadline_ms);
+    memscope_forked_child_set_deadline(deadline_ms);
     signal(SIGPIPE, take_leave);
     prctl(PR_SET_PDEATHSIG, SIGPIPE);
     if (getppid() != parent || !close_all_but(answer, keep))

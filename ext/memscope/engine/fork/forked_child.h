@@ -62,6 +62,9 @@ pid_t memscope_clone_quietly(void);
  */
 bool memscope_forked_child_shed(int first, int second);
 
+/* A process whose SIGALRM has its default action ends at the deadline, however it hangs. 0 for never. */
+void memscope_forked_child_set_deadline(unsigned deadline_ms);
+
 bool memscope_is_forked_child(void);
 
 /* Called in the child. Returns the maximum so far of its RSS above the RSS that it was forked with, in bytes. */
