@@ -121,6 +121,17 @@ namespace :battery do
               "MEMSCOPE_TRACED_RUBIES" => built_for_other_rubies.join(":")
   end
 
+  desc "Take COPIES=6000 copies of processes full of threads, children and signals, have them evaluate TEXTS=3000 " \
+       "texts and begin LISTENERS=60 listeners, kill KILLS=1000 tracers, measure PAUSES=300 pauses, and attach " \
+       "SERVED=400 times each way to Puma and Sidekiq under load. With this Ruby, and those of MEMSCOPE_MATRIX_RUBIES"
+  task attach: ["compile", "compile:test"] do
+    numbers = { "COPIES" => "6000", "TEXTS" => "3000", "LISTENERS" => "60", "KILLS" => "1000", "PAUSES" => "300",
+                "SERVED" => "400" }
+    run_tests FileList["test/engine/attach/trace*_test.rb", "test/acceptance/attach_{storms,pause,servers}_test.rb"],
+              "MEMSCOPE_TRACED_RUBIES" => built_for_other_rubies.join(":"), "ALLOCATORS" => "glibc jemalloc",
+              "MEMSCOPE_IN_FULL" => "1", **numbers.to_h { |name, number| ["MEMSCOPE_#{name}", ENV.fetch(name, number)] }
+  end
+
   desc "Check that profiles keep none of METHODS=100000 methods, anonymous classes and objects alive"
   task methods: ["compile", "compile:test"] do
     run_tests ["test/acceptance/kept_alive_test.rb"], "METHODS" => ENV.fetch("METHODS", "100000")

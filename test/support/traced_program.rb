@@ -71,6 +71,12 @@ class TracedProgram
   # @return [Boolean] whether it has printed what nobody has read
   def readable? = !@output.wait_readable(0).nil?
 
+  # @return [String, nil] the next line that it prints after it was sent this one
+  def ask(line)
+    @input.puts(line)
+    gets
+  end
+
   # @return [String] what it has printed and nobody has read
   def printed
     @output.read_nonblock(1 << 16)
@@ -94,6 +100,11 @@ class TracedProgram
 
   # @return [Integer] kB of pages of its own
   def private_kb = File.read("/proc/#{@pid}/smaps_rollup")[/^Private_Dirty:\s*(\d+)/, 1].to_i
+
+  # @return [Integer] kB of pages that no other process shares
+  def uss_kb
+    File.read("/proc/#{@pid}/smaps_rollup").scan(/^Private_(?:Clean|Dirty):\s*(\d+)/).flatten.sum(&:to_i)
+  end
 
   # @return [Array<String>] the state of each of its children
   def children = TracedProgram.children(@pid).values

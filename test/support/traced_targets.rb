@@ -12,6 +12,16 @@ module TracedTargets
     # @return [Hash] options of TracedProgram
     def program = { ruby: command, preload: preload }
 
+    def own? = extension == Tracer::EXTENSION
+
+    # @return [Boolean] whether its Ruby is built with YJIT
+    def yjit?
+      system(ChildProcess.environment(nil, {}), *command, "--yjit", "-e", "1", %i[out err] => File::NULL)
+    end
+
+    # @return [Array<String>] the directories from which its processes load memscope
+    def load_path = [File.join(ChildProcess::ROOT, "lib"), File.dirname(extension, 2)].uniq
+
     # @return [Tracer::Outcome]
     def copy(program, *expressions, **options)
       Tracer.copy(program.pid, *expressions, extension: extension, ruby: version[/\A\d+\.\d+/], **options)

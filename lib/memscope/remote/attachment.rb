@@ -70,7 +70,7 @@ module Memscope
       posted(yield(thread), thread)
     end
 
-    def posted(text, thread)
+    def posted(text, thread, deadline = Clock.now + Copy::PATIENCE)
       socket = Native.evaluate_in(@pid, text, thread, SAFE_POINT_SECONDS * 1000, 0)
       unless socket.is_a?(Integer)
         raise Client::Failed, Copy::WORDS.fill(:not_started, pid: @pid, why: Reasons.sentence(socket))
@@ -79,6 +79,7 @@ module Memscope
       channel = Copy::Channel.new(socket, @pid, SAFE_POINT_SECONDS * 2)
       channel.ready.tap { channel.close }
     rescue Copy::Refusal => e
+      sleep(0.05) && retry if e.reason == :busy && Clock.now < deadline # the tracer before may not have ended yet
       raise Client::Failed, e.sentence(@pid)
     end
 
