@@ -33,9 +33,10 @@ module TracedTargets
   # How often each process is visited.
   VISITS = Integer(ENV.fetch("VISITS", "1"))
 
+  bare = ChildProcess.environment(nil, {})
   others = ENV.fetch("MEMSCOPE_TRACED_RUBIES", "").split(":").map do |prefix|
     ruby = "#{prefix}/bin/ruby"
-    { version: IO.popen([ruby, "--disable-gems", "-e", "print RUBY_VERSION"], &:read),
+    { version: IO.popen(bare, [ruby, "--disable-gems", "-e", "print RUBY_VERSION"], &:read),
       command: [ruby, "--disable-gems"],
       extension: "#{ChildProcess::ROOT}/tmp/#{File.basename(prefix)}/memscope/memscope.so" }
   end
