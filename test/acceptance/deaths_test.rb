@@ -46,7 +46,7 @@ class DeathsTest < MemscopeTest
   # Runs a program that dies. Returns its box, taken apart, and the milliseconds at which it had died.
   def death(script, preload: nil, group: nil)
     boxes = Dir.mktmpdir("boxes", @directory)
-    environment = ChildProcess.environment(preload, "BOXES" => boxes)
+    environment = ChildProcess.environment(preload, "BOXES" => boxes, "TERMINATION_LOG" => termination_log)
     command = [*ChildProcess.ruby, "-rjson", "-rmemscope", "-e", "#{PRELUDE}#{script}"]
     command = ["sh", "-c", "echo $$ > #{group}/cgroup.procs && exec \"$0\" \"$@\"", *command] if group
     pid = spawn(environment, *command, %i[out err] => File::NULL, chdir: @directory, rlimit_core: 0)
@@ -56,6 +56,8 @@ class DeathsTest < MemscopeTest
     path = Dir.glob("#{boxes}/#{pid}-*.box").fetch(0) { flunk("no box of #{$CHILD_STATUS}") }
     [NATIVE.read_black_box(path), died_at]
   end
+
+  def termination_log = File.join(@directory, "termination-log")
 
   def slot(box, name) = box[:slots][name]&.then { |slot| JSON.parse(slot[:text], symbolize_names: true) }
 
@@ -118,8 +120,10 @@ class DeathsTest < MemscopeTest
 
   both_allocators("a_process_that_is_killed_at_its_limit") do |preload|
     skip_without_groups
+    File.write(termination_log, "")
 
     assert_operator killed_at_the_limit(preload), :<, MAX_AGE
+    assert_match(/ImportJob.*-e:\d+.*String/m, File.read(termination_log))
   end
 
   def test_a_process_that_is_killed_while_it_writes

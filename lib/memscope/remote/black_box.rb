@@ -5,8 +5,9 @@ require "json"
 require_relative "black_box/approach"
 require_relative "black_box/identity"
 require_relative "black_box/runs"
+require_relative "black_box/termination_log"
 require_relative "sockets"
-Memscope::Loading.units :Boxes, :Configuration, :Ledger, :MallocProfile, :ObjectProfile
+Memscope::Loading.units :Boxes, :Configuration, :Ledger, :MallocProfile, :ObjectProfile, :ProcessMemory
 
 module Memscope
   # The black box of this process: a file of 0.7 MB that outlives it, with its history, its last ledger, verdict,
@@ -26,7 +27,9 @@ module Memscope
     SOON = 0.5
     # The rows that are recorded of each list.
     ROWS = { census: 20, retainers: 10, lines: 10, threads: 50, runs: 50 }.freeze
-    private_constant :SECONDS, :SELDOM, :LOOK, :SOON, :ROWS
+    # The roles of processes that are not the topmost of their container.
+    FORKED = /worker|child/
+    private_constant :FORKED, :SECONDS, :SELDOM, :LOOK, :SOON, :ROWS
 
     class << self
       # Starts a box for this process, or for the process that forked it, in a moment. Raises nothing.
@@ -74,6 +77,7 @@ module Memscope
       @index = index
       @written = {}
       @approach = Approach.new
+      @termination_log = TerminationLog.new unless role.match?(FORKED)
     end
 
     # Records what is due. Called by the thread that samples the process, and raises nothing.
@@ -165,11 +169,20 @@ module Memscope
       near_the_end(now, began) if @approach.near?
       record_readings
       record_seldom(now, began)
+      tell_container if @termination_log
+    end
+
+    def tell_container
+      return @termination_log.clear unless @approach.near?
+
+      @termination_log.write(Boxes.largest(File.dirname(Native.black_box[:path])).to_s)
     end
 
     # Takes the readings itself.
     def near_the_end(now, began)
-      Runtime.current.ledger = Ledger.read_between_collections
+      runtime = Runtime.current
+      runtime.ledger = Ledger.read_between_collections
+      runtime.history&.offer(runtime.ledger, ProcessMemory.read)
       write(:approach, { at: Clock.time, why: began, evidence: @approach.take_evidence(now) }) if began
     end
 

@@ -60,6 +60,12 @@ module Memscope
         end
       end
 
+      # @return [Postmortem, nil] of the running process that uses most memory
+      def largest(directory, native: Native)
+        running = all(directory, native: native).select(&:running?)
+        running.map { |box| Postmortem.of(box, others: running) }.max_by { |one| one.rss_bytes.to_i }
+      end
+
       # Tells of processes of a service that have ended without a word, each once, whoever looks first: in a line of the
       # log, and by ActiveSupport::Notifications, as death.memscope. Never raises.
       #
