@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/puma_process"
 require "tmpdir"
 
 # The boxes of processes that died in different ways, under both allocators. DEATHS=N: so many in all, as
@@ -83,10 +84,10 @@ class DeathsTest < MemscopeTest
   end
 
   # In a group of this test's own, at the hierarchy's root.
-  def in_group
+  def in_group(limit = LIMIT)
     group = "#{V1}/memscope_deaths_#{File.basename(Dir.mktmpdir(nil, @directory))}"
     Dir.mkdir(group)
-    File.write("#{group}/memory.limit_in_bytes", LIMIT.to_s)
+    File.write("#{group}/memory.limit_in_bytes", limit.to_s)
     yield group
   ensure
     remove_group(group)
@@ -128,6 +129,59 @@ class DeathsTest < MemscopeTest
 
   def test_a_process_that_is_killed_while_it_writes
     5.times { |number| killed_at_random(number.odd? ? ChildProcess::ALLOCATORS[:jemalloc] : nil) }
+  end
+
+  # One worker of a cluster, in a group with room for a master and one worker that grows.
+  class Cluster < PumaProcess
+    CONFIGURATION = <<~RUBY
+      bind "tcp://127.0.0.1:0"
+      workers 1
+      threads 1, 1
+      silence_single_worker_warning
+      plugin :memscope
+      app do |environment|
+        Memscope::BlackBox::Runs.during("GrowController#grow") do
+          (Thread.main[:held] ||= []) << ("x" * 2_000_000) && sleep(0.05) while environment["PATH_INFO"] == "/grow"
+        end
+        [200, {}, ["ok"]]
+      end
+    RUBY
+
+    def initialize(directory, group)
+      File.write(File.join(directory, "puma.rb"), CONFIGURATION)
+      command = self.class.command("puma", "-C", "puma.rb")
+      super(["sh", "-c", "echo $$ > #{group}/cgroup.procs && exec \"$0\" \"$@\"", *command],
+            self.class.environment(nil, "RACK_ENV" => "test", "MEMSCOPE_SOCKET_DIRECTORY" => "#{directory}/sockets"),
+            directory)
+    end
+
+    # The worker is killed in the request.
+    def grow
+      request(Net::HTTP::Get.new("/grow"))
+    rescue SystemCallError, IOError
+      nil
+    end
+  end
+
+  # The next worker tells of it when it has booted, and the box explains it.
+  def test_a_worker_of_puma_that_is_killed_at_its_limit
+    skip_without_groups
+    skip_under_sanitizer
+    in_group(LIMIT * 2) do |group|
+      Cluster.run(@directory, group) do |server|
+        request = Net::HTTP::Get.new("/")
+        server.until_found("answer") { server.request(request).code == "200" }
+        server.grow
+        line = server.until_found("line about it") { server.log[/^memscope: puma worker 0 .*/] }
+        path = line.split.last
+        death = Memscope.postmortem(path)
+
+        assert_match(/Killed by the kernel for lack of memory: .* memscope postmortem/, line)
+        assert_equal 1, server.log.scan(/^memscope: puma worker/).size
+        assert_equal "GrowController#grow", death.tags.runs.first.tag
+        assert_equal "200", server.until_found("answer of the next") { server.request(request).code }
+      end
+    end
   end
 
   OTHERS.each do |name, script|

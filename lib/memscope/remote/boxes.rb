@@ -104,7 +104,7 @@ module Memscope
       def announce(death)
         line = "memscope: #{death.sentence}"
         logger = Configuration.effective(:logger)
-        logger ? logger.warn(line) : warn(line)
+        logger ? logger.warn(line) : $stderr.write("#{line}\n") # no warning, which -W0 would hide
         return unless defined?(::ActiveSupport::Notifications)
 
         ::ActiveSupport::Notifications.instrument("death.memscope", postmortem: death)
