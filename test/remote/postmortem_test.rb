@@ -28,10 +28,11 @@ class PostmortemTest < MemscopeTest
   # The other slots are shown.
   def test_a_damaged_slot_has_a_reason
     huge = { at: 10**400, objects: nil, classes: [] }
-    death = postmortem(body(findings: "[[", lines: { at: NOW, malloc: 4 }, tags: "\xFF", census: huge, threads: [1]))
+    slots = { verdict: "[[", findings: { a: 1 }, lines: { at: NOW, malloc: 4 }, tags: "\xFF", threads: [1] }
+    death = postmortem(body(**slots, census: huge))
 
     assert_match(/invalid: malloc: given 4/, death.reasons[:lines])
-    damaged = %i[findings tags census threads]
+    damaged = %i[verdict findings tags census threads]
 
     assert_match(/slot of the black box is invalid/, death.reasons.values_at(*damaged).uniq.join("\n"))
     assert_empty damaged - death.reasons.keys
@@ -74,7 +75,7 @@ class PostmortemTest < MemscopeTest
       assert_equal ended, death.ended, now
       assert_predicate death, :violent?
     end
-    assert_match(/rose from 3 to 4, and no more of its processes ended without a word \(1\)/, killed(4).ended_why)
+    assert_match(/rose from 3 to 4, and no other process/, killed(4).ended_why)
   end
 
   def test_two_deaths_for_one_kill
@@ -84,6 +85,7 @@ class PostmortemTest < MemscopeTest
     assert_equal :likely_oom_kill, postmortem(*bodies).ended
     File.write(File.join(group, "memory.events"), "oom_kill 5\n")
 
+    assert_match(/rose from 3 to 5, which explains all 2 processes/, postmortem(*bodies).ended_why)
     assert_equal :oom_kill, postmortem(*bodies).ended
     said = { at: NOW, how: "exit", status: 0 }
     bodies[1] = body(pid: 4_194_001, identity: { directory: group }, ending: said)
@@ -103,6 +105,17 @@ class PostmortemTest < MemscopeTest
 
       assert_equal ended, postmortem(body(identity: { directory: group }), others).ended
     end
+  end
+
+  # A successor that boots at once, and dies soon without a kill: the first death stays the only one of its time.
+  def test_a_successor_that_saw_the_count
+    group = cgroup(4)
+    first = body(identity: { directory: group })
+    successor = body(pid: 4_194_001, identity: { directory: group, began_at: NOW - 58_000, oom_kills: 4 },
+                     limit: limit(oom_kills: 4), seen: NOW - 50_000)
+
+    assert_equal :oom_kill, postmortem(first, successor).ended
+    assert_equal :killed, postmortem(successor, first).ended
   end
 
   # A new container's cgroup may have the directory of the old one's.

@@ -112,8 +112,9 @@ module Memscope
       def slot(name)
         text = @body[:slots].dig(name, :text) or return
         field = Postmortem.declared(name)
+        type = field.type
         given = plain(JSON.parse(Field.utf8(text)))
-        given = given.slice(*field.type.names.keys) if given.is_a?(Hash) && field.type.superclass == Record
+        given = given.slice(*type.names.keys) if given.is_a?(Hash) && type.is_a?(Class) && type.superclass == Record
         Loader.value(field, given, "Memscope.postmortem")
       rescue JSON::ParserError, Invalid => e
         @reasons[name] = [:box_slot_invalid, e.is_a?(Invalid) ? e.as(e.argument) : "invalid or truncated JSON"]
@@ -164,7 +165,7 @@ module Memscope
 
         kept = others.select { |one| one.group == box.group }
         _at, before = box.counts.last
-        at, after = later_count(box, kept)
+        at, after = later_count(box, kept, before)
         before && after && after >= before ? killed(box, kept, at, before, after) : uncounted(box)
       end
 
@@ -172,9 +173,12 @@ module Memscope
 
       def by(ending) = (", #{ending.by}" if ending.by)
 
-      # The first count of the cgroup's OOM kills that was read after the process's end, and when.
-      def later_count(box, group)
-        later = group.flat_map(&:counts).select { |at, _kills| at >= box.written_at + (AFTER * 1000) }
+      # The first count of the cgroup's OOM kills that was read after the process's end, and when. One that has not
+      # risen may have been read before it.
+      def later_count(box, group, before)
+        later = group.flat_map(&:counts).select do |at, kills|
+          at > box.written_at + (kills > before.to_i ? 0 : AFTER * 1000)
+        end
         now = box.kills_now
         [*later, *([[Clock.time, now]] if now)].min_by(&:first)
       end
@@ -185,8 +189,8 @@ module Memscope
 
         window = (box.written_at - (AFTER * 1000))...at
         deaths = group.count { |one| window.cover?(one.written_at) && !one.slots[:ending] && !one.running? }
-        sure = after - before >= deaths
-        told(sure ? :oom_kill : :likely_oom_kill, before: before, after: after, deaths: deaths)
+        ended = after - before >= deaths ? :oom_kill : :likely_oom_kill
+        told(ended, deaths > 1 ? ended : :only_death, before: before, after: after, deaths: deaths)
       end
 
       def uncounted(box)

@@ -14,8 +14,8 @@ class PostmortemPageTest < MemscopeTest
         would prove it is gone with the container.
       /srv/shop puma worker, release 4f2c on web-1: from YYYY-MM-DD hh:mm:ss to
         YYYY-MM-DD hh:mm:ss UTC (119 minutes).
-      At the last sample, the working set was 510.0 MiB of the container's limit
-        of 512.0 MiB: 2.0 MiB was left.
+      At the last sample, RSS was 480.0 MiB. The working set was 510.0 MiB of the
+        container's limit of 512.0 MiB: 2.0 MiB was left.
 
         MiB  +last hour  +in all
       783.5           –        –  malloc (glibc)
@@ -59,6 +59,15 @@ class PostmortemPageTest < MemscopeTest
 
     assert_includes text, "  lines: not recorded: no profile was running"
     refute_match(/MiB  |running at/, text)
+  end
+
+  def test_what_cannot_be_said
+    early = Histories.judge(0.2) { {} }
+    text = postmortem(body(verdict: early.to_h, lines: { at: NOW, malloc: nil, objects: [] }, limit: nil)).to_s
+
+    ["RSS was 480.0 MiB. No limit of", "too early for a verdict", "too few samples to name a line"].each do |part|
+      assert_includes text, part
+    end
   end
 
   def test_growth

@@ -29,11 +29,11 @@ module Memscope
       end
 
       def limit
-        limit = @reading.limit or return
-        return say(:no_limit) unless limit.limit_bytes
+        limit = @reading.limit
+        return say(:no_limit, rss: size(@reading.rss_bytes)) unless limit&.limit_bytes
 
-        say(:limit, limit: size(limit.limit_bytes), used: size(limit.working_set_bytes),
-                    left: size(limit.headroom_bytes))
+        say(:limit, rss: size(@reading.rss_bytes), limit: size(limit.limit_bytes),
+                    used: size(limit.working_set_bytes), left: size(limit.headroom_bytes))
       end
 
       # The rows of the last ledger, with their growth by the history.
@@ -51,7 +51,10 @@ module Memscope
 
       def change(bytes) = bytes.empty? || bytes.include?(nil) ? @page.unknown : signed_mebibytes(bytes.sum)
 
-      def verdict = (@page.wrapped(@reading.verdict.sentence) if @reading.verdict)
+      def verdict
+        verdict = @reading.verdict or return
+        verdict.kind == :too_early ? say(:too_early) : @page.wrapped(verdict.sentence)
+      end
 
       # For how long.
       def running
@@ -61,6 +64,8 @@ module Memscope
       end
 
       def lines
+        return [say(:no_samples)] if @reading.lines && [*@reading.lines.malloc, *@reading.lines.objects].empty?
+
         %i[malloc objects].map do |kind|
           listing(@reading.lines&.public_send(kind), ["MiB", text(kind)]) do |line|
             [cell(line.live_bytes), [line.line, line.method_name].compact.join(" in ")]
