@@ -20,6 +20,7 @@ class CLIPsTest < MemscopeTest
     assert_match(/^ *#{asked.pid} +[\d,.]+ +[\d,.]+ +[\d,.]+ +glibc +yes +#{command}/, find(lines, asked))
     assert_match(/^ *#{other.pid} +[\d,.]+ +[\d,.]+ +[\d,.]+ +jemalloc\? +copy +#{command} .* -e \$stdout.*\send\z/,
                  find(lines, other))
+    assert_equal "  copy: report, doctor, census, heap and dump --pid N read it in a copy;", lines[-2]
     assert_nil(lines.find { |line| line.start_with?(/ *#{Process.pid} /) })
   end
 

@@ -11,6 +11,8 @@ module Memscope
       # The columns shown on a terminal narrower than ROOM.
       NARROW_COLUMNS = [0, 1, 5, 7].freeze
       ROOM = 72
+      # Of a process that does not listen, and can be asked nevertheless.
+      COPY = "copy"
       # The verdicts of processes that are listed first.
       GROWTH = %w[leak step filling].freeze
 
@@ -33,6 +35,7 @@ module Memscope
         rows = [UNITS, *entries.map { |entry| cells(entry) }].map { |row| row.values_at(*shown) }
         page = Report::Page.new(**display.to_h)
         lines = page.listing(COLUMNS.values_at(*shown), rows, long: @out.tty? ? :wrap : :lines).to_a
+        lines += ["", *page.wrapped(WORDS[:asked_in_a_copy])] if entries.any? { |entry| asked(entry.process) == COPY }
         page.encoded(lines.map { |line| "#{line.rstrip}\n" }.join)
       end
 
@@ -47,7 +50,7 @@ module Memscope
       def asked(process)
         return "yes" if process.listens?
 
-        { possible: "copy", nil => "no" }.fetch(process.copying) { |why| "no: #{why.name.tr('_', ' ')}" }
+        { possible: COPY, nil => "no" }.fetch(process.copying) { |why| "no: #{why.name.tr('_', ' ')}" }
       end
     end
   end
