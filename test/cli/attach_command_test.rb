@@ -60,6 +60,24 @@ class CLIAttachTest < MemscopeTest
     end
   end
 
+  # The text that loads memscope is evaluated within the method, which ends if a variable of it changes.
+  def test_a_method_s_variables_and_constants_are_its_own
+    running("class Basic < BasicObject
+               def wait
+                 loaded = own = library = error = told = 0
+                 ::Kernel.puts
+                 ::STDOUT.flush
+                 ::Kernel.sleep 0.01 while [loaded, own, library, error, told].sum.zero?
+               end
+             end
+             Basic.new.wait") do |pid|
+      attach(pid)
+
+      assert_equal pid, Memscope::Client.new(pid).call(:snapshot).pid
+      assert_match(/no longer listens/, attach(pid, "--close"))
+    end
+  end
+
   # It has booted: a Railtie would come too late.
   def test_a_rails_application_is_not_changed
     running("module Rails; class Railtie; def self.inherited(late) = raise(late.name); end; end; #{SLEEP}") do |pid|

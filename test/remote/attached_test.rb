@@ -79,7 +79,7 @@ class AttachedTest < MemscopeTest
   def test_texts
     text = Attached.text("memscope-1", ["/a\"b", "/c"], actions: true)
 
-    assert_match(/\AThread\.new do$.*^end\n\z/m, text)
+    assert_match(/\A::Thread\.new do .*^end\n\z/m, text)
     assert_includes text, "\"/a\\\"b\""
     [text, Attached.closing_text("memscope-1")].each { |ruby| assert RubyVM::InstructionSequence.compile(ruby) }
   end

@@ -37,7 +37,7 @@ class CopyTest < MemscopeTest
     skip_under_sanitizer
     with_copy { |copy| copy.call(:heap_graph, top: 3) }
 
-    assert_equal ["Memscope.const_get(:Native).heap_graph(3, nil, nil, false, true, 60000)"], @tracer.expressions
+    assert_equal ["::Memscope.const_get(:Native).heap_graph(3, nil, nil, false, true, 60000)"], @tracer.expressions
   end
 
   # Text of the command line becomes no code.

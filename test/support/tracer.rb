@@ -41,7 +41,7 @@ module Tracer
     # @return [Outcome]
     def evaluate(pid, body, ...)
       name = "memscope-#{SecureRandom.hex(3)}"
-      post(pid, "Thread.new { Thread.current.name = '#{name}'; #{body}; sleep 1 }", name, ...)
+      post(pid, "::Thread.new { ::Thread.current.name = '#{name}'; #{body}; ::Kernel.sleep 1 }", name, ...)
     end
 
     # Likewise a text that creates a thread of this name.

@@ -29,7 +29,8 @@ module Memscope
       end
 
       # The text that a process evaluates to load and run this file. A program that has loaded memscope keeps that one.
-      # In a Rails application that has booted, memscope.rb would come too late: it adds to what boots.
+      # In a Rails application that has booted, memscope.rb would come too late: it adds to what boots. The text runs
+      # within some method of the program, so its variables are its own, and it finds constants from the top.
       #
       # @param thread [String] the name of the thread
       # @param paths [Array<String>] directories of the library and of the extension, as the process sees them
@@ -38,20 +39,22 @@ module Memscope
       #   the program's standard error has the error
       def text(thread, paths, actions:)
         <<~RUBY
-          Thread.new do
-            Thread.current.report_on_exception = false
-            Thread.current.name = #{thread.dump}
-            loaded = defined?(Memscope) && Memscope.respond_to?(:ledger)
-            own = loaded && $LOADED_FEATURES.any? { |path| path.end_with?("/memscope.rb") }
-            library = loaded ? File.dirname(Memscope.method(:ledger).source_location.first, 3) : #{paths.first.dump}
-            $LOAD_PATH.unshift(#{paths.map(&:dump).join(', ')})
-            require "\#{library}/memscope/setup/facade"
-            require "\#{library}/memscope/remote/attached"
-            #{paths.size}.times { $LOAD_PATH.shift }
-            Memscope::Attached.run(actions: own ? nil : #{actions})
-          rescue Exception => error
-            told = Thread.new { Thread.current.name = "!\#{error.class}"; sleep 5 }
-            warn "memscope attach: \#{error.full_message(highlight: false)}"
+          ::Thread.new do |; loaded, own, library, error, told|
+            ::Thread.current.report_on_exception = false
+            ::Thread.current.name = #{thread.dump}
+            ::Object.new.instance_exec do
+              loaded = defined?(::Memscope) && ::Memscope.respond_to?(:ledger)
+              own = loaded && $LOADED_FEATURES.any? { |path| path.end_with?("/memscope.rb") }
+              library = loaded ? ::File.dirname(::Memscope.method(:ledger).source_location.first, 3) : #{paths.first.dump}
+              $LOAD_PATH.unshift(#{paths.map(&:dump).join(', ')})
+              require "\#{library}/memscope/setup/facade"
+              require "\#{library}/memscope/remote/attached"
+              #{paths.size}.times { $LOAD_PATH.shift }
+              ::Memscope::Attached.run(actions: own ? nil : #{actions})
+            end
+          rescue ::Exception => error
+            told = ::Thread.new { ::Thread.current.name = "!\#{error.class}"; ::Kernel.sleep 5 }
+            ::Kernel.warn "memscope attach: \#{error.full_message(highlight: false)}"
             told.join
           end
         RUBY
@@ -59,8 +62,8 @@ module Memscope
 
       # The text that ends a listener. Its thread must live until it is seen from outside.
       def closing_text(thread)
-        "Thread.new { Thread.current.name = #{thread.dump}; " \
-          "Memscope::Listener.current&.close if defined?(Memscope::Listener); sleep 1 }"
+        "::Thread.new { ::Thread.current.name = #{thread.dump}; " \
+          "::Memscope::Listener.current&.close if defined?(::Memscope::Listener); ::Kernel.sleep 1 }"
       end
     end
   end

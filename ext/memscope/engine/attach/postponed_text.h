@@ -2,6 +2,8 @@
  * A text of Ruby that a live process evaluates at its next safe point, as a postponed job, as if a signal that nobody
  * traps had arrived. One thread is stopped for about a millisecond. The text may only create a thread: a job can
  * neither lock a Mutex nor require a file. That thread must live for a second, or nobody may see that it ran.
+ * The text sees the variables of the method that runs, finds constants from there and, since Ruby 4.0, may have any
+ * self.
  */
 #ifndef MEMSCOPE_POSTPONED_TEXT_H
 #define MEMSCOPE_POSTPONED_TEXT_H

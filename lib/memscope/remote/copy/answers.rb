@@ -7,16 +7,16 @@ module Memscope
     class Answers
       # Those of OwnRuby.
       FACTS = <<~RUBY
-        line = GC.stat(:total_allocated_objects) & 0x3fff_ffff
-        { ractors: Ractor.count,
-          variables: ENV.select { |name, _value| name.start_with?("RUBY_GC_", "DYNO") },
-          major_collections: (GC.config[:rgengc_allow_full_mark] if GC.respond_to?(:config)),
-          allocation_tracing: ObjectSpace.respond_to?(:allocation_sourceline) &&
-            ObjectSpace.allocation_sourceline(eval("Object.new", nil, "memscope", line)) == line }
+        line = ::GC.stat(:total_allocated_objects) & 0x3fff_ffff
+        { ractors: ::Ractor.count,
+          variables: ::ENV.select { |name, _value| name.start_with?("RUBY_GC_", "DYNO") },
+          major_collections: (::GC.config[:rgengc_allow_full_mark] if ::GC.respond_to?(:config)),
+          allocation_tracing: ::ObjectSpace.respond_to?(:allocation_sourceline) &&
+            ::ObjectSpace.allocation_sourceline(::Kernel.eval("::Object.new", nil, "memscope", line)) == line }
       RUBY
       JIT_BYTES = <<~RUBY
-        [(RubyVM::YJIT.runtime_stats&.[](:yjit_alloc_size) if defined?(RubyVM::YJIT.runtime_stats)),
-         (RubyVM::ZJIT.stats&.[](:zjit_alloc_bytes) if defined?(RubyVM::ZJIT.stats))].compact.sum
+        [(::RubyVM::YJIT.runtime_stats&.[](:yjit_alloc_size) if defined?(::RubyVM::YJIT.runtime_stats)),
+         (::RubyVM::ZJIT.stats&.[](:zjit_alloc_bytes) if defined?(::RubyVM::ZJIT.stats))].compact.sum
       RUBY
 
       attr_reader :ruby
@@ -99,10 +99,11 @@ module Memscope
 
       private
 
-      # Memscope::Native is a private constant where memscope is loaded.
+      # Memscope::Native is a private constant where memscope is loaded. The expression is evaluated within some method
+      # of the program, so it finds constants from the top.
       def value(name, *arguments, &)
         texts = arguments.map { |argument| argument.is_a?(String) ? argument.dump : argument.inspect }
-        @channel.value("Memscope.const_get(:Native).#{name}(#{texts.join(', ')})", &)
+        @channel.value("::Memscope.const_get(:Native).#{name}(#{texts.join(', ')})", &)
       end
 
       def enveloped(body)
