@@ -113,6 +113,17 @@ class WebHistoryTest < WebCase
     end
   end
 
+  def test_a_history_goes_on_over_restarts
+    longer = Memscope::History.from_h({ **planted.to_h, started_at: "2026-11-01T00:00:00.000Z" })
+    lives = Struct.new(:deaths, :releases, :sentence) { define_method(:before) { |_history| longer } }
+    known = lives.new([], [], "Since release 2b, +- 3.0.")
+    body = page("/history", on: application(processes: outliving(known).new({ history: -> { planted } }))).body
+
+    assert_match(/of this process, and before it of those in its place, since <time datetime="2026-11-01T/, body)
+    assert_includes body, "Since release 2b, ± 3.0."
+    refute_includes page("/history").body, "in its place"
+  end
+
   def test_without_boxes
     body = page("/history").body
 

@@ -33,6 +33,9 @@ module Memscope
         # @return [Memscope::History] with those of earlier processes in the same place, if the process has a black box
         def history = @history ||= lives ? lives.before(read(:history)) : read(:history)
 
+        # @return [Boolean] whether the history goes back further than the process
+        def continued? = history.started_at != read(:history).started_at
+
         # @return [Boxes::Lives, nil] of the service of the page's process
         def lives
           processes.fetch(:lives, place.pid, sharers: 1) { Loading.unit(:Lives, Boxes).of(read(:history)) }
