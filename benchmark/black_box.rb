@@ -63,6 +63,7 @@ uss = lambda do |box|
     Memscope.configure { |c| c.black_box = false } unless box
     Memscope::Workers.watch
     sleep 12
+    GC.start # as in any worker that works: it writes to pages that both would share otherwise
     Memscope.process_memory.uss_bytes
   end
 end

@@ -72,6 +72,8 @@ module Memscope
       # @param service [String] as in the identity of a box
       # @return [void]
       def tell(directory, service, native: Native)
+        return unless Dir.children(directory).grep(NAME).any? { |name| untold?(directory, name) }
+
         boxes = all(directory, native: native)
         boxes.each do |box|
           silent = box.identity.service == service && !box.slots[:ending] && !box.running?
@@ -85,6 +87,8 @@ module Memscope
       #
       # @return [void]
       def sweep(directory, native: Native)
+        return unless Dir.children(directory).grep(NAME).size > KEPT
+
         gone = all(directory, native: native).select { |box| File.owned?(box.path) && !box.running? }
         paths = gone.sort_by(&:written_at)[...-KEPT].to_a.map(&:path)
         File.unlink(*paths, *paths.map { |path| "#{path}#{TOLD}" }.select { |path| File.exist?(path) })
@@ -93,6 +97,12 @@ module Memscope
       end
 
       private
+
+      # By the name alone, since reading all boxes costs a new worker memory: of a process that seems gone.
+      def untold?(directory, name)
+        pid, started = name.scan(/\d+/).map(&:to_i)
+        ProcessIdentity.of(pid).started != started && !File.exist?(File.join(directory, "#{name}#{TOLD}"))
+      end
 
       # True for the first process that tries.
       def claim(path)
