@@ -5,6 +5,7 @@
  * The seeds have a library that is both a Ruby and a C library (cc -shared -nostdlib -Wl,--hash-style=gnu,
  * -z,noseparate-code,-z,max-page-size=16), as loaded, with ruby_current_ec exported or hidden, and a Ractor.
  */
+#include "attach/remote_place.h"
 #include "attach/ruby_threads.h"
 
 #include <errno.h>
@@ -113,6 +114,15 @@ static void check_threads(const struct memscope_ruby_target *target) {
         abort();
 }
 
+/* Of a function in the seeds. */
+static void check_place(void) {
+    char place[MEMSCOPE_PLACE_BYTES];
+
+    memscope_remote_place(PID, MEMORY + 0x3a0, place, sizeof place);
+    if (strlen(place) < 2)
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct memscope_ruby_target target;
     struct memscope_refusal refusal = {""};
@@ -125,6 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (refusal.text[0] != '\0' || target.version[strspn(target.version, "0123456789.")] != '\0')
             abort();
         check_threads(&target);
+        check_place();
     } else if (refusal.text[0] == '\0') {
         abort();
     }

@@ -68,6 +68,7 @@ class PostponedTextTest < MemscopeTest
       outcome = Tracer.evaluate(pid, "puts 'ran'", deadline_ms: 200)
 
       assert_equal "no_safe_point", outcome.refusal.first
+      assert_match(/\A\w+ \(libc\..*\)\z|\Alib\S+\+0x\h+\z/, outcome.refusal.last)
       assert_match(/^State:\s*T/, File.read("/proc/#{pid}/status"))
       Process.kill(:CONT, pid)
       lines = Array.new(100) { output.gets.chomp }

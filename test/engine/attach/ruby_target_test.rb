@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "tmpdir"
 require_relative "../../support/traced_program"
 require_relative "../../support/tracer"
 
@@ -12,6 +13,14 @@ class RubyTargetTest < MemscopeTest
   NOBODY = 65_534
   HOST = ["-r", File.join(ChildProcess::TEST_EXTENSION_DIRECTORY, "memscope_test.so")].freeze
   RUBY_AND_HOST = [*ChildProcess.ruby, *HOST].freeze
+
+  # The source of a program that exports what a Ruby exports.
+  FORGED = <<~C.freeze
+    const char ruby_version[] = "#{RUBY_VERSION}";
+    __thread void *ruby_current_ec;
+    void rb_eval_string_protect(void) {}
+    int main(void) { for (;;) __asm__ volatile("syscall" : : "a"(34) : "rcx", "r11", "memory"); } // pause
+  C
 
   def setup
     skip_under_sanitizer
@@ -56,12 +65,57 @@ class RubyTargetTest < MemscopeTest
     end
   end
 
-  def test_with_a_seccomp_filter_that_forbids_to_fork
-    TracedProgram.run("state", "no_fork", ruby: RUBY_AND_HOST) do |program|
+  # Root suspends the filter for the call. Others cannot know what it does.
+  def test_with_a_seccomp_filter_that_kills_it_for_a_fork
+    skip_unless_readable_for(NOBODY)
+    TracedProgram.run("state", "no_fork", ruby: RUBY_AND_HOST, before: as_nobody) do |program|
       assert(program.await { program.status("Seccomp") == "2" })
+      assert_equal ["seccomp_filter", program.pid.to_s], refusal_for_nobody(program)
+      assert_answers(program)
+    end
+  end
 
+  def test_in_seccomp_s_strict_mode
+    TracedProgram.run("state", "strict", ruby: RUBY_AND_HOST) do |program|
+      assert(program.await { program.status("Seccomp") == "1" })
+      assert_equal ["seccomp", program.pid.to_s], Tracer.copy(program.pid).refusal
+      assert_unharmed(program)
+    end
+  end
+
+  def test_a_user_who_may_not_create_more_processes
+    skip_unless_readable_for(NOBODY)
+    TracedProgram.run("state", "no_more_processes", before: as_nobody) do |program|
+      assert(program.await { File.read("/proc/#{program.pid}/limits").match?(/^Max processes +0 /) })
       assert_equal ["no_clone", program.pid.to_s, "Resource temporarily unavailable"], Tracer.copy(program.pid).refusal
       assert_unharmed(program)
+    end
+  end
+
+  # The text names the C function.
+  def test_busy_in_c_with_the_gvl
+    TracedProgram.run("state", "power") do |program|
+      place = nil
+      found = program.await do # on a busy machine, a copy may not come so far
+        name, _pid, place = Tracer.copy(program.pid, deadline_ms: 500).refusal
+        name == "no_safe_point"
+      end
+
+      assert found
+      assert_match(/\A\w+ \(lib\w+.*\)\z|\Alib\S+\+0x\h+\z/, place)
+      assert_unharmed(program)
+    end
+  end
+
+  def test_another_c_library
+    { ["musl-gcc", "-rdynamic"] => ["other_libc", /\A(?:ld-musl-|libc\.)/],
+      %w[cc -nostdlib -shared -fPIC -Wl,-e,main] => ["libc_unknown", /\Anone\z/] }.each do |compiler, (refusal, file)|
+      skip "there is no #{compiler.first}" unless system("which", compiler.first, out: File::NULL)
+
+      with_forged_ruby(compiler) do |program|
+        assert_equal [refusal, program.to_s], Tracer.copy(program).refusal.first(2)
+        assert_match file, Tracer.copy(program).refusal.last
+      end
     end
   end
 
@@ -113,13 +167,26 @@ class RubyTargetTest < MemscopeTest
       assert(program.await { program.status("State").start_with?("D") })
       outcome = Tracer.copy(program.pid, "6 * 7")
 
-      assert_equal ["not_stopped", program.pid.to_s], outcome.refusal&.first(2)
+      assert_equal ["not_stopped", program.pid.to_s, program.pid.to_s], outcome.refusal&.first(3)
+      assert_match(/\A(?!unknown)[a-z]\w+\z/, outcome.refusal.last)
       assert_equal "woke\n", program.gets
       assert_answers(program)
     end
   end
 
   private
+
+  def with_forged_ruby(compiler)
+    Dir.mktmpdir do |directory|
+      File.write(source = "#{directory}/forged.c", FORGED)
+      system(*compiler, "-o", "#{directory}/forged", source, exception: true)
+      pid = spawn("#{directory}/forged")
+      yield pid
+    ensure
+      Process.kill(:KILL, pid)
+      Process.wait(pid)
+    end
+  end
 
   def as_nobody = ["setpriv", "--reuid=#{NOBODY}", "--regid=#{NOBODY}", "--clear-groups"]
 

@@ -38,6 +38,7 @@ struct memscope_entry_points {
     uint64_t system_call;   /* the instruction, in a function of the C library that Ruby never calls, before a return */
     uint64_t restorer;      /* the code that ends a signal handler: a system call, rt_sigreturn */
     uint64_t exit_function; /* _exit */
+    bool filtered;          /* a seccomp filter of the target, but not of the tracer, might kill it for such a call */
 };
 
 #if MEMSCOPE_CAN_ATTACH
@@ -75,6 +76,9 @@ bool memscope_registers_blocked(const struct memscope_registers *registers);
 
 uint64_t memscope_registers_thread_pointer(const struct memscope_registers *registers);
 uint64_t memscope_registers_argument(const struct memscope_registers *registers, int index);
+
+/* The next instruction. */
+uint64_t memscope_registers_place(const struct memscope_registers *registers);
 
 /* At a stop at entry: true if the thread is about to make a system call by this instruction. */
 bool memscope_registers_at_call(const struct memscope_registers *registers, uint64_t instruction);

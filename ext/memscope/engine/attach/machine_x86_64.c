@@ -127,6 +127,10 @@ uint64_t memscope_registers_argument(const struct memscope_registers *registers,
     return arguments[index];
 }
 
+uint64_t memscope_registers_place(const struct memscope_registers *registers) {
+    return registers->user.rip;
+}
+
 bool memscope_registers_at_call(const struct memscope_registers *registers, uint64_t instruction) {
     return registers->user.rip == instruction + SYSTEM_CALL_BYTES;
 }

@@ -3,6 +3,7 @@
 #if MEMSCOPE_CAN_ATTACH
 
 #include "attach/remote_memory.h"
+#include "attach/remote_place.h"
 #include "attach/tracing.h"
 #include "base/directory.h"
 #include "base/text_file.h"
@@ -121,6 +122,14 @@ static bool unmap_room(struct memscope_postponed_text *postponed, const struct m
     return call(postponed, tracee, SYS_munmap, arguments) == 0;
 }
 
+static bool refuse_busy(struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee,
+                        struct memscope_refusal *refusal) {
+    char place[MEMSCOPE_PLACE_BYTES];
+
+    memscope_remote_place(postponed->target->pid, memscope_registers_place(&tracee->registers), place, sizeof place);
+    return memscope_refuse(refusal, "no_safe_point", "%d\n%s", (int)postponed->target->pid, place);
+}
+
 struct search {
     pid_t pid;
     const char *name;
@@ -168,8 +177,7 @@ bool memscope_postponed_text_run(struct memscope_postponed_text *postponed, stru
     }
     if (postponed->room != 0)
         memscope_remote_write(postponed->target->pid, postponed->room + TEXT_AT, &empty, sizeof empty);
-    return memscope_refuse(refusal, memscope_ruby_target_lives(postponed->target) ? "no_safe_point" : "ended", "%d\n%d",
-                           (int)postponed->target->pid, -1);
+    return posted && visit(postponed, tracees, refuse_busy, refusal);
 }
 
 #endif

@@ -2,7 +2,7 @@
 
 #if MEMSCOPE_CAN_ATTACH
 
-#include "attach/remote_memory.h"
+#include "attach/remote_place.h"
 #include "attach/tracing.h"
 #include "fork/forked_child.h"
 
@@ -172,9 +172,18 @@ static bool is_permitted(const struct memscope_private_copy *copy, const struct 
     return false;
 }
 
-static bool refuse_late(const struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
-    return memscope_refuse(refusal, copy->at_safe_point ? "copy_slow" : "no_safe_point", "%d\n%ld",
-                           (int)copy->target->pid, copy->system_call);
+/* The copy still runs, and is stopped to see where. */
+static bool refuse_late(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
+    struct memscope_registers registers;
+    char place[MEMSCOPE_PLACE_BYTES] = "?";
+    int status;
+
+    if (memscope_trace(PTRACE_INTERRUPT, copy->pid, 0, 0) &&
+        memscope_trace_wait(copy->pid, &status, memscope_trace_now() + BIRTH_NS) == copy->pid && WIFSTOPPED(status) &&
+        memscope_registers_read(copy->pid, &registers))
+        memscope_remote_place(copy->pid, memscope_registers_place(&registers), place, sizeof place);
+    return memscope_refuse(refusal, copy->at_safe_point ? "copy_slow" : "no_safe_point", "%d\n%s",
+                           (int)copy->target->pid, place);
 }
 
 /* A copy that makes one system call after the other never waits, but has a deadline too. */

@@ -2,6 +2,7 @@
 
 #include "attach/remote_memory.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #define MAX_SEGMENTS 64
@@ -9,6 +10,8 @@
 /* Symbols with the same hash bucket. In a table that was built as usual, a handful. */
 #define MAX_CHAIN 4096
 #define MAX_NAME 64
+#define MAX_SYMBOLS UINT64_C(200000)
+#define SYMBOLS_OF_A_READ 64
 
 static bool read_header(pid_t pid, uint64_t start, Elf64_Ehdr *header) {
     return memscope_remote_read(pid, start, header, sizeof *header) && memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 &&
@@ -125,4 +128,36 @@ uint64_t memscope_remote_module_address(const struct memscope_remote_module *mod
     Elf64_Sym symbol;
 
     return memscope_remote_module_find(module, name, &symbol) ? module->bias + symbol.st_value : 0;
+}
+
+/* Linkers put the names right behind the symbols. */
+static uint64_t count_symbols(const struct memscope_remote_module *module) {
+    uint64_t count = module->names > module->symbols ? (module->names - module->symbols) / sizeof(Elf64_Sym) : 0;
+
+    return count < MAX_SYMBOLS ? count : MAX_SYMBOLS;
+}
+
+bool memscope_remote_module_function_at(const struct memscope_remote_module *module, uint64_t address, char *name,
+                                        size_t capacity) {
+    Elf64_Sym symbols[SYMBOLS_OF_A_READ];
+
+    for (uint64_t left = count_symbols(module), from = module->symbols; left > 0; from += sizeof symbols) {
+        size_t count = left < SYMBOLS_OF_A_READ ? (size_t)left : SYMBOLS_OF_A_READ;
+
+        if (!memscope_remote_read(module->pid, from, symbols, count * sizeof *symbols))
+            return false;
+        for (size_t index = 0; index < count; index++) {
+            const Elf64_Sym *symbol = &symbols[index];
+
+            if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx != SHN_UNDEF &&
+                address - module->bias - symbol->st_value < symbol->st_size &&
+                memscope_remote_text(module->pid, module->names + symbol->st_name, name, capacity)) {
+                for (; *name != '\0'; name++)
+                    *name = isgraph((unsigned char)*name) ? *name : '?';
+                return true;
+            }
+        }
+        left -= count;
+    }
+    return false;
 }

@@ -8,6 +8,7 @@
 
 #include <elf.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -27,5 +28,12 @@ bool memscope_remote_module_find(const struct memscope_remote_module *module, co
 
 /* Its address, or 0. */
 uint64_t memscope_remote_module_address(const struct memscope_remote_module *module, const char *name);
+
+/*
+ * Writes the name of the exported function that an address lies in, with "?" for what is no part of a name. Returns
+ * false if there is none.
+ */
+bool memscope_remote_module_function_at(const struct memscope_remote_module *module, uint64_t address, char *name,
+                                        size_t capacity);
 
 #endif

@@ -9,6 +9,7 @@
 #include "kernel/termination.h"
 
 #include <errno.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,8 +35,15 @@ struct objects {
     bool ruby_is_executable, other_machine, any, denied;
 };
 
+/* The name of the file, or that of a mapping without one. */
+static const char *file_of(const struct memscope_mapping *mapping) {
+    const char *slash = strrchr(mapping->name, '/');
+
+    return slash == NULL ? mapping->name : slash + 1;
+}
+
 /* Ruby exports ruby_version. Only the C library exports acct, which no Ruby calls. */
-static void look_at(struct objects *objects, uint64_t start, bool first) {
+static void look_at(struct objects *objects, uint64_t start, const char *file, bool first) {
     struct memscope_ruby_target *target = objects->target;
     struct memscope_remote_module module;
     Elf64_Sym symbol;
@@ -49,8 +57,10 @@ static void look_at(struct objects *objects, uint64_t start, bool first) {
         objects->ruby_is_executable = first;
     }
     if (target->libc.pid == 0 && memscope_remote_module_find(&module, "acct", &symbol) &&
-        memscope_remote_module_find(&module, "fork", &symbol))
+        memscope_remote_module_find(&module, "fork", &symbol)) {
         target->libc = module;
+        snprintf(target->libc_name, sizeof target->libc_name, "%s", file);
+    }
 }
 
 /* Yama and a missing capability allow to read maps, but not memory. */
@@ -68,7 +78,7 @@ static bool look_at_mapping(const struct memscope_mapping *mapping, void *contex
     objects->denied = !objects->any && !may_read(objects->target->pid, mapping->start);
     objects->any = true;
     if (!objects->denied && mapping->inode != 0 && mapping->inode != objects->last_file && mapping->readable) {
-        look_at(objects, mapping->start, objects->last_file == 0);
+        look_at(objects, mapping->start, file_of(mapping), objects->last_file == 0);
         objects->last_file = mapping->inode;
     }
     return !objects->denied;
@@ -121,7 +131,7 @@ static bool find_places(struct memscope_ruby_target *target, bool ruby_is_execut
     target->entry.restorer = find_restorer(target);
     target->entry.exit_function = memscope_remote_module_address(&target->libc, "_exit");
     if (target->entry.system_call == 0 || target->entry.restorer == 0 || target->entry.exit_function == 0)
-        return memscope_refuse(refusal, "libc_unknown", "%d", (int)target->pid);
+        return memscope_refuse(refusal, "libc_unknown", "%d\n%s", (int)target->pid, target->libc_name);
     if (!memscope_thread_local_find(&target->ruby, ruby_is_executable, "ruby_current_ec", "rb_thread_current",
                                     &target->context))
         return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)target->pid, target->version);
@@ -130,12 +140,33 @@ static bool find_places(struct memscope_ruby_target *target, bool ruby_is_execut
 
 /* ---- the process ----------------------------------------------------------------------------------------------- */
 
+static uint64_t seccomp_mode(const char *status) {
+    uint64_t mode = 0;
+
+    (void)memscope_text_number(status, "Seccomp", "", &mode);
+    return mode;
+}
+
+/*
+ * A filter may kill the target for a call that this tracer makes in it. Root suspends the filter. Another user's own
+ * filter, as of the same container, has let the tracer fork already.
+ */
+static bool check_filter(struct memscope_ruby_target *target, struct memscope_refusal *refusal) {
+    char own[8192];
+    size_t length;
+
+    target->entry.filtered = memscope_text_file_read("/proc/self/status", own, sizeof own, &length) == MEMSCOPE_OK &&
+                             seccomp_mode(own) == SECCOMP_MODE_DISABLED;
+    return !target->entry.filtered || geteuid() == 0 ||
+           memscope_refuse(refusal, "seccomp_filter", "%d", (int)target->pid);
+}
+
 /* A user's shadow stack would not have the return addresses of injected calls. */
-static bool check_status(pid_t pid, struct memscope_refusal *refusal) {
+static bool check_status(struct memscope_ruby_target *target, struct memscope_refusal *refusal) {
     char path[32], text[8192];
     size_t length;
-    uint64_t seccomp = 0;
     const char *features;
+    pid_t pid = target->pid;
 
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
     if (memscope_text_file_read(path, text, sizeof text, &length) != MEMSCOPE_OK)
@@ -143,17 +174,19 @@ static bool check_status(pid_t pid, struct memscope_refusal *refusal) {
     features = strstr(text, "x86_Thread_features:");
     if (features != NULL && memmem(features, strcspn(features, "\n"), "shstk", strlen("shstk")) != NULL)
         return memscope_refuse(refusal, "shadow_stack", "%d", (int)pid);
-    (void)memscope_text_number(text, "Seccomp", "", &seccomp);
-    return seccomp != 1 || memscope_refuse(refusal, "seccomp", "%d", (int)pid);
+    if (seccomp_mode(text) == SECCOMP_MODE_STRICT)
+        return memscope_refuse(refusal, "seccomp", "%d", (int)pid);
+    return seccomp_mode(text) == SECCOMP_MODE_DISABLED || check_filter(target, refusal);
 }
 
 bool memscope_ruby_target_find(pid_t pid, struct memscope_ruby_target *target, struct memscope_refusal *refusal) {
     struct objects objects = {.target = target};
 
-    *target = (struct memscope_ruby_target){.pid = pid, .process = memscope_descriptor_of_process(pid)};
+    *target =
+        (struct memscope_ruby_target){.pid = pid, .process = memscope_descriptor_of_process(pid), .libc_name = "none"};
     if (memscope_process_started(pid, &target->started) != MEMSCOPE_OK)
         return memscope_refuse(refusal, "ended", "%d", (int)pid);
-    if (!check_status(pid, refusal) || !find_objects(&objects, refusal))
+    if (!check_status(target, refusal) || !find_objects(&objects, refusal))
         return false;
     if (objects.other_machine)
         return memscope_refuse(refusal, "other_machine", "%d", (int)pid);
@@ -164,7 +197,7 @@ bool memscope_ruby_target_find(pid_t pid, struct memscope_ruby_target *target, s
         target->version[strspn(target->version, "0123456789.")] != '\0')
         return memscope_refuse(refusal, "no_ruby", "%d", (int)pid);
     if (target->libc.pid == 0)
-        return memscope_refuse(refusal, "libc_unknown", "%d", (int)pid);
+        return memscope_refuse(refusal, "libc_unknown", "%d\n%s", (int)pid, target->libc_name);
     return find_places(target, objects.ruby_is_executable, refusal);
 }
 

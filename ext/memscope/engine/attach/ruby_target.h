@@ -15,6 +15,7 @@ struct memscope_ruby_target {
     uint64_t started; /* ticks since the machine booted */
     int process;      /* a pidfd, which no other process with this pid can have; -1 if the kernel has none */
     struct memscope_remote_module ruby, libc;
+    char libc_name[32]; /* of its file, "none" if it has not been found */
     bool is_glibc;
     char version[16]; /* "3.4.1" */
     struct memscope_entry_points entry;

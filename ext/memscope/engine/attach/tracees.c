@@ -28,6 +28,17 @@ static bool is_known(const struct memscope_tracees *tracees, pid_t id) {
     return false;
 }
 
+/* With the function of the kernel that it waits in: "0" for none, or if this user may not know. */
+static bool refuse_unstopped(pid_t pid, pid_t id, struct memscope_refusal *refusal) {
+    char path[64], function[64];
+    size_t length;
+
+    snprintf(path, sizeof path, "/proc/%d/task/%d/wchan", (int)pid, (int)id);
+    if (memscope_text_file_read(path, function, sizeof function, &length) != MEMSCOPE_OK || strcmp(function, "0") == 0)
+        snprintf(function, sizeof function, "unknown");
+    return memscope_refuse(refusal, "not_stopped", "%d\n%d\n%s", (int)pid, (int)id, function);
+}
+
 /* A thread that did not stop, and so could not be released, is traced by this process still. */
 static bool refuse_seize(pid_t pid, pid_t id, int error, struct memscope_refusal *refusal) {
     char path[32], text[4096], name[32] = "";
@@ -38,7 +49,7 @@ static bool refuse_seize(pid_t pid, pid_t id, int error, struct memscope_refusal
     if (memscope_text_file_read(path, text, sizeof text, &length) == MEMSCOPE_OK)
         memscope_text_number(text, "TracerPid", "", &tracer);
     if (tracer == (uint64_t)getpid())
-        return memscope_refuse(refusal, "not_stopped", "%d\n%d", (int)pid, (int)id);
+        return refuse_unstopped(pid, id, refusal);
     if (tracer == 0)
         return memscope_refuse(refusal, error == EPERM || error == EACCES ? "denied" : "not_seized", "%d\n%s", (int)pid,
                                strerror(error));
@@ -156,7 +167,7 @@ bool memscope_tracees_stop(struct memscope_tracees *tracees, uint64_t deadline_n
         struct memscope_tracee *tracee = &tracees->list[index];
 
         if (!await_stop(tracees, tracee, deadline_ns))
-            all = memscope_refuse(refusal, "not_stopped", "%d\n%d", (int)tracees->pid, (int)tracee->id);
+            all = refuse_unstopped(tracees->pid, tracee->id, refusal);
         else if (tracee->stopped && !memscope_registers_read(tracee->id, &tracee->registers))
             tracee->gone = true;
     }
@@ -243,6 +254,7 @@ static void settle(const struct memscope_tracee *tracee, uint64_t blocked) {
         return;
     put_signals(tracee->id, blocked);
     memscope_registers_write(tracee->id, &tracee->registers);
+    memscope_trace(PTRACE_SETOPTIONS, tracee->id, 0, OPTIONS);
 }
 
 /* Writes a healing frame. Its registers go to *with, the thread's blocked signals to *blocked. */
@@ -252,11 +264,16 @@ static bool prepare_healing(const struct memscope_tracee *tracee, const struct m
            memscope_healing_frame(tracee->id, entry, *blocked, &tracee->registers, with, stack);
 }
 
-/* The registers are set before the signals are blocked: from then on, the thread would heal itself. */
-static bool enter(const struct memscope_tracee *tracee, const struct memscope_registers *with) {
+/*
+ * The registers are set before the signals are blocked: from then on, the thread would heal itself. For as long as the
+ * call takes, a seccomp filter of this thread is suspended.
+ */
+static bool enter(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
+                  const struct memscope_registers *with) {
     uint64_t faults = BIT(SIGTRAP) | BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE);
 
-    return memscope_registers_write(tracee->id, with) && put_signals(tracee->id, ~faults);
+    return (!entry->filtered || memscope_trace(PTRACE_SETOPTIONS, tracee->id, 0, OPTIONS | PTRACE_O_SUSPEND_SECCOMP)) &&
+           memscope_registers_write(tracee->id, with) && put_signals(tracee->id, ~faults);
 }
 
 bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
@@ -271,7 +288,8 @@ bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const str
     if (child != NULL)
         filled[1] = stack;
     memscope_registers_set_system_call(&with, entry->system_call, number, filled);
-    made = enter(tracee, &with) && run_system_call(tracee->id, memscope_trace_now() + INJECTION_NS, result, child);
+    made =
+        enter(tracee, entry, &with) && run_system_call(tracee->id, memscope_trace_now() + INJECTION_NS, result, child);
     settle(tracee, blocked);
     return made;
 }
@@ -314,7 +332,7 @@ bool memscope_tracee_function(const struct memscope_tracee *tracee, const struct
     if (!prepare_healing(tracee, entry, &blocked, &with, &stack))
         return false;
     memscope_registers_set_healed_function(&with, function, arguments);
-    made = enter(tracee, &with) && run_function(tracee->id, memscope_restorer_system_call(entry));
+    made = enter(tracee, entry, &with) && run_function(tracee->id, memscope_restorer_system_call(entry));
     settle(tracee, blocked);
     return made;
 }

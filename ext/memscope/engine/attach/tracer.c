@@ -17,9 +17,11 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -146,13 +148,24 @@ static bool afford(struct tracer *tracer) {
                            (unsigned long long)pause_ms, (unsigned long long)(needed / MEBIBYTE));
 }
 
-/* A copy shares Ruby's functions with the extension, so it must be of the same minor version. */
+/* Whether a library is among the texts of the extension. */
+static bool names(int extension, const char *library) {
+    struct stat file;
+    char *bytes = fstat(extension, &file) == 0 ? mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, extension, 0)
+                                               : MAP_FAILED;
+
+    return bytes != MAP_FAILED && memmem(bytes, (size_t)file.st_size, library, strlen(library) + 1) != NULL;
+}
+
+/* A copy shares the functions of Ruby, of the same minor version, and of the C library with the extension. */
 static bool fits(struct tracer *tracer) {
     const char *ruby = tracer->order->ruby, *version = tracer->target.version;
     size_t length = strlen(ruby);
 
-    return (strncmp(version, ruby, length) == 0 && version[length] == '.') ||
-           memscope_refuse(&tracer->refusal, "other_ruby", "%d\n%s", (int)tracer->target.pid, version);
+    if (strncmp(version, ruby, length) != 0 || version[length] != '.')
+        return memscope_refuse(&tracer->refusal, "other_ruby", "%d\n%s", (int)tracer->target.pid, version);
+    return tracer->target.is_glibc == names(tracer->order->extension, "libc.so.6") ||
+           memscope_refuse(&tracer->refusal, "other_libc", "%d\n%s", (int)tracer->target.pid, tracer->target.libc_name);
 }
 
 /* One tracer for each process: a name in the abstract namespace, which ends with the tracer. */
@@ -187,8 +200,8 @@ static bool can_evaluate(struct tracer *tracer) {
 
     return memscope_private_copy_evaluate(&tracer->copy, tracer->evaluate, nothing, sizeof nothing - 1, &answer,
                                           &tracer->refusal) &&
-           (!answer.raised ||
-            memscope_refuse(&tracer->refusal, "no_safe_point", "%d\n%d", (int)tracer->target.pid, -1));
+           (!answer.raised || memscope_refuse(&tracer->refusal, "no_safe_point", "%d\n%s", (int)tracer->target.pid,
+                                              "a thread that begins"));
 }
 
 static uint64_t sooner(uint64_t a_ns, uint64_t b_ns) {

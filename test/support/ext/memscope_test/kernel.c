@@ -73,7 +73,8 @@ static VALUE host_deny_madvise(VALUE self) {
 }
 
 /*
- * Host.deny_fork!(errno) -> nil: from now on, every clone call without an exit signal or other flags fails with errno.
+ * Host.deny_fork!(errno) -> nil: from now on, every clone call without an exit signal or other flags fails with errno
+ * or, if that is nil, kills the process.
  */
 static VALUE host_deny_fork(VALUE self, VALUE error) {
     struct sock_filter instructions[] = {
@@ -81,12 +82,23 @@ static VALUE host_deny_fork(VALUE self, VALUE error) {
         SKIP_UNLESS(SYS_clone, 3),
         LOAD(args[0]),
         SKIP_UNLESS(0, 1),
-        ANSWER(SECCOMP_RET_ERRNO | (NUM2UINT(error) & SECCOMP_RET_DATA)),
+        ANSWER(NIL_P(error) ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | (NUM2UINT(error) & SECCOMP_RET_DATA)),
         ANSWER(SECCOMP_RET_ALLOW),
     };
 
     install_filter(instructions, sizeof instructions / sizeof *instructions);
     return Qnil;
+}
+
+/* Host.read_in_strict_mode: this thread may only read, write and exit. It reads the standard input for ever. */
+static VALUE host_read_in_strict_mode(VALUE self) {
+    char byte;
+
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0)
+        rb_sys_fail("PR_SET_SECCOMP");
+    for (;;)
+        (void)!read(STDIN_FILENO, &byte, 1);
+    return self;
 }
 
 /* Host.lock_memory! -> true; false if this process may not lock so much. */
@@ -141,6 +153,7 @@ void init_kernel(VALUE host) {
     rb_define_singleton_method(host, "deny_memfd_create!", host_deny_memfd_create, 0);
     rb_define_singleton_method(host, "deny_madvise!", host_deny_madvise, 0);
     rb_define_singleton_method(host, "deny_fork!", host_deny_fork, 1);
+    rb_define_singleton_method(host, "read_in_strict_mode", host_read_in_strict_mode, 0);
     rb_define_singleton_method(host, "lock_memory!", host_lock_memory, 0);
     rb_define_singleton_method(host, "block_break!", host_block_break, 0);
     rb_define_singleton_method(host, "pin", host_pin, 1);

@@ -118,7 +118,10 @@ WORKS = {
 # Not in the list.
 OTHERS = {
   threads: -> { 500.times { State.another } && sleep },
-  no_fork: -> { Host.deny_fork!(Errno::EAGAIN::Errno) || sleep },
+  no_fork: -> { Host.deny_fork!(nil) || sleep },
+  no_more_processes: -> { Process.setrlimit(Process::RLIMIT_NPROC, 0) || sleep },
+  strict: -> { Host.read_in_strict_mode },
+  power: -> { 3.pow(1 << 2_000_000, (10**5000) + 1) }, # minutes in C with the GVL
   filtered: -> { Host.deny_pagemap_scan! || sleep },
   other_user: -> { Process::Sys.setuid(65_534) || sleep }, # which also forbids that user to trace it
   signal_stack: -> { loop { Host.spin_on_a_signal_stack } },

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../../test_helper"
-require_relative "../../support/copying"
+require "test_helper"
+require_relative "../support/copying"
 
 # A copy that answers with anything: the reader makes a reading of it that can be shown, or fails with one sentence.
 # ROUNDS=100000 for the long form.

@@ -1,0 +1,17 @@
+/* Where in its code a thread of another process is, for a person. */
+#ifndef MEMSCOPE_REMOTE_PLACE_H
+#define MEMSCOPE_REMOTE_PLACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define MEMSCOPE_PLACE_BYTES 160
+
+/*
+ * Writes "rb_ary_sort (libruby.so)", or "libruby.so+0x1234" where the object exports no such function: most are static.
+ * Code without a file is "generated code".
+ */
+void memscope_remote_place(pid_t pid, uint64_t address, char *text, size_t capacity);
+
+#endif
