@@ -1,12 +1,13 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "open3"
 require_relative "../support/bystander"
+require_relative "../support/command_line"
 
 # A process that has never loaded memscope, asked from outside by the command line.
 class AttachTest < MemscopeTest
   include Bystander
+  include CommandLine
 
   PROGRAM = <<~RUBY
     class Order; def initialize(number) = @text = "order \#{number}" * 100; end
@@ -101,13 +102,16 @@ class AttachTest < MemscopeTest
     super(RbConfig.ruby, "-W0", *options, "-e", PROGRAM, state, env: { "LD_PRELOAD" => preload }, &block)
   end
 
+  # In this process, which starts faster than another one. The asked process rests after a long pause.
   def ask(*arguments, output: :out, exits: [0])
-    memscope = File.join(ChildProcess::ROOT, "exe/memscope")
-    out, err, status = Open3.capture3(RbConfig.ruby, "-W0", "-I#{ChildProcess::ROOT}/lib", memscope,
-                                      *arguments.map(&:to_s))
+    ran = nil
+    loop do
+      ran = run_memscope(*arguments.map(&:to_s))
+      break unless ran.err.include?("was copied a moment ago")
+    end
 
-    assert_includes exits, status.exitstatus, err
-    { out: out, err: err }.fetch(output)
+    assert_includes exits, ran.status, ran.err
+    ran[output]
   end
 
   # Threads, descriptors, children, mappings, and who traces it.
