@@ -39,6 +39,16 @@ static bool refuse_unstopped(pid_t pid, pid_t id, struct memscope_refusal *refus
     return memscope_refuse(refusal, "not_stopped", "%d\n%d\n%s", (int)pid, (int)id, function);
 }
 
+/* Such a thread cannot be seized, and needs not be. */
+static bool is_ending(pid_t id) {
+    char path[32], text[4096];
+    size_t length;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)id);
+    return memscope_text_file_read(path, text, sizeof text, &length) != MEMSCOPE_OK ||
+           strstr(text, "\nState:\tZ") != NULL || strstr(text, "\nState:\tX") != NULL;
+}
+
 /* A thread that did not stop, and so could not be released, is traced by this process still. */
 static bool refuse_seize(pid_t pid, pid_t id, int error, struct memscope_refusal *refusal) {
     char path[32], text[4096], name[32] = "";
@@ -60,10 +70,14 @@ static bool refuse_seize(pid_t pid, pid_t id, int error, struct memscope_refusal
 }
 
 static bool seize(struct memscope_tracees *tracees, pid_t id, struct memscope_refusal *refusal) {
+    int error;
+
     if (tracees->count == MEMSCOPE_MAX_TRACEES)
         return memscope_refuse(refusal, "too_many_threads", "%d\n%d", (int)tracees->pid, MEMSCOPE_MAX_TRACEES);
-    if (!memscope_trace(PTRACE_SEIZE, id, 0, OPTIONS))
-        return errno == ESRCH || refuse_seize(tracees->pid, id, errno, refusal);
+    if (!memscope_trace(PTRACE_SEIZE, id, 0, OPTIONS)) {
+        error = errno;
+        return error == ESRCH || is_ending(id) || refuse_seize(tracees->pid, id, error, refusal);
+    }
     tracees->list[tracees->count++] = (struct memscope_tracee){.id = id};
     return true;
 }
@@ -76,11 +90,13 @@ struct seizing {
 
 static bool seize_listed(int id, void *context) {
     struct seizing *seizing = context;
+    size_t known;
 
     if (is_known(seizing->tracees, id))
         return true;
-    seizing->more = true;
+    known = seizing->tracees->count;
     seizing->refused = !seize(seizing->tracees, id, seizing->refusal);
+    seizing->more |= seizing->tracees->count > known;
     return !seizing->refused;
 }
 
