@@ -2,10 +2,6 @@
 
 require "English"
 require "json"
-require_relative "black_box/approach"
-require_relative "black_box/identity"
-require_relative "black_box/runs"
-require_relative "black_box/termination_log"
 require_relative "sockets"
 Memscope::Loading.units :Boxes, :Configuration, :Ledger, :MallocProfile, :ObjectProfile, :ProcessMemory
 
@@ -19,6 +15,8 @@ module Memscope
   #
   # A process that exits deletes its box, unless its memory grew without bound.
   class BlackBox
+    %w[approach identity runs termination_log].each { |part| require_relative "black_box/#{part}" }
+
     # Seconds between two records, and between two of the kinds that cost more.
     SECONDS = 10
     SELDOM = 60
