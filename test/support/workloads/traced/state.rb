@@ -74,7 +74,7 @@ WAITS = {
   sleep: -> { sleep },
   join: -> { State.another.join },
   queue: -> { State.another && Queue.new.pop },
-  select: -> { IO.select([IO.pipe.first]) }, # rubocop:disable Lint/IncompatibleIoSelectWithFiberScheduler
+  select: -> { (PIPE = IO.pipe) && IO.select([PIPE.first]) }, # rubocop:disable Lint/IncompatibleIoSelectWithFiberScheduler
   accept: -> { TCPServer.new("127.0.0.1", 0).accept },
   read: -> { (PIPE = IO.pipe).first.read },
   wait: -> { Process.wait(spawn("sleep", "1000")) },
@@ -96,7 +96,7 @@ WAITS = {
 
 TIMED = {
   sleep_timed: -> { State.timed { sleep 1 } },
-  select_timed: -> { State.timed { IO.pipe.first.wait_readable(1) } },
+  select_timed: -> { (PIPE = IO.pipe) && State.timed { PIPE.first.wait_readable(1) } },
   join_timed: -> { State.another.then { |thread| State.timed { thread.join(1) } } },
   condition_timed: lambda do
     lock = Mutex.new
