@@ -29,7 +29,7 @@ class DeathsTest < MemscopeTest
   GROWS = <<~RUBY
     Memscope::ObjectProfile.start
     held = []
-    Memscope::BlackBox::Runs.during("ImportJob") { loop { held << ("x" * 500_000); sleep 0.05 } }
+    Memscope::BlackBox::Runs.during("ImportJob") { loop { held << Array.new(500) { "x" * 1000 }; sleep 0.05 } }
   RUBY
   OTHERS = { abort: "Process.kill(:ABRT, Process.pid); sleep", segv: "Process.kill(:SEGV, Process.pid); sleep",
              exit!: "exit!(3)" }.freeze
@@ -155,9 +155,9 @@ class DeathsTest < MemscopeTest
             directory)
     end
 
-    # The worker is killed in the request.
+    # The worker is killed in the request, which Net::HTTP would repeat if it were a GET.
     def grow
-      request(Net::HTTP::Get.new("/grow"))
+      request(Net::HTTP::Post.new("/grow"))
     rescue SystemCallError, IOError
       nil
     end
