@@ -14,7 +14,6 @@ class TreeTest < MemscopeTest
     "facade_documentation" => "what the documentation and the signatures promise",
     "memscope" => "lib/memscope.rb",
     "judge/policy/battery" => "the policy, in simulated clusters over days",
-    "remote/copy/forged_answers" => "a copy that answers with anything",
     "tree" => "this tree"
   }.freeze
   ELSEWHERE = %r{\Atest/(?:acceptance|fuzz|support|fixtures)/}

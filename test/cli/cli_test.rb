@@ -11,7 +11,7 @@ class CLITest < MemscopeTest
       ran = run_memscope(*arguments)
 
       assert_equal [0, ""], [ran.status, ran.err]
-      assert_match(/^  report    print where/, ran.out)
+      assert_match(/^  report +print where/, ran.out)
       assert_operator ran.out.lines.map { |line| line.chomp.length }.max, :<=, 80
     end
   end
@@ -34,8 +34,8 @@ class CLITest < MemscopeTest
   end
 
   def test_usage_errors
-    commands = "report, doctor, census, heap, dump, profile, leaks, tags, requires, watch, purge, attach, " \
-               "top, ps, exec, --help, --version"
+    commands = "report, doctor, census, heap, dump, profile, leaks, tags, requires, watch, postmortem, " \
+               "purge, attach, top, ps, exec, --help, --version"
 
     assert_refused "memscope: unknown command: reprot (did you mean report?); allowed: #{commands}", "reprot"
     assert_refused "memscope: unknown command: gc; allowed: #{commands}", "gc"

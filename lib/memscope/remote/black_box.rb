@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "English"
 require "json"
 require_relative "sockets"
 Memscope::Loading.units :Boxes, :Configuration, :Ledger, :MallocProfile, :ObjectProfile, :ProcessMemory
@@ -38,7 +37,7 @@ module Memscope
       def start(role: Identity.role, index: nil)
         return unless Configuration.effective(:black_box)
 
-        @hooked ||= Forks.listen(child: -> { forked }, daemon: -> { forked }) && at_exit { ended($ERROR_INFO) } && true
+        @hooked ||= Forks.listen(child: -> { forked }, daemon: -> { forked }) && at_exit { ended($!) } && true # rubocop:disable Style/SpecialGlobalVars
         launch(new(role, index), 0)
       end
 
