@@ -170,7 +170,8 @@ module Memscope
     end
 
     def tell_container
-      return @termination_log.clear unless @approach.near?
+      return @termination_log.clear unless @approach.close?
+      return unless @approach.near?
 
       @termination_log.write(Boxes.largest(File.dirname(Native.black_box[:path])).to_s)
     end

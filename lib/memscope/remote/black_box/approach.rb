@@ -17,6 +17,8 @@ module Memscope
       # The seconds over which the rate is measured, and the share of the limit below which nothing else is read.
       WINDOW = 10
       CALM = 0.5
+      # Seconds for which samples are taken each second.
+      LASTING = 300
       # Approaches in a day for which evidence is taken.
       MOST = 3
       DAY = 86_400
@@ -30,14 +32,18 @@ module Memscope
 
       def initialize
         @usages = []
+        @lefts = []
         @began = []
       end
 
       # @return [Boolean] whether there is a limit that can be approached
       def limited? = !limit&.fetch(:limit_bytes).nil?
 
-      # @return [Boolean]
+      # @return [Boolean] whether the end has been near since a moment ago: a container may live close to its limit
       def near? = @near == true
+
+      # @return [Boolean] whether memory has not recovered since the end was near
+      def close? = !@since.nil?
 
       # @return [Boolean] whether there was an approach in the last day
       def began? = @began.any?
@@ -47,8 +53,8 @@ module Memscope
       def look(now)
         read(now) if @limit.nil? || now >= @due || hasty?(now)
         why = reason
-        begins = why unless near?
-        @near = !why.nil?
+        begins = why unless close?
+        follow(now, why)
         begins
       end
 
@@ -65,27 +71,43 @@ module Memscope
 
       private
 
+      # Near for a while, and again whenever half of the rest is used up.
+      def follow(now, why)
+        left = @limit[:headroom_bytes].to_i
+        if why.nil?
+          @since = nil
+        elsif !close? || left < @least / 2
+          @since = now
+          @least = left
+        end
+        @near = close? && now - @since < LASTING
+      end
+
       def read(now)
         group = Cgroup.read
         @limit = Identity.limit(group)
+        @lefts = recent(@lefts, now, @limit[:headroom_bytes].to_i)
         @file ||= FILES.map { |name| File.join(group.directory.to_s, name) }.find { |path| File.readable?(path) }
         @due = now + WINDOW
       end
+
+      def recent(values, now, value) = [*values.drop_while { |at, _value| at < now - WINDOW }, [now, value]]
 
       # Whether the usage, page cache included, calls for a reading of what cannot be given back.
       def hasty?(now)
         return false unless limited? && @file
 
         used = File.read(@file).to_i
-        @usages = [*@usages.drop_while { |at, _used| at < now - WINDOW }, [now, used]]
-        used > CALM * @limit[:limit_bytes] && (near? || used > (1 - SHARE) * @limit[:limit_bytes] || soon?(used))
+        @usages = recent(@usages, now, used)
+        limit = @limit[:limit_bytes]
+        used > CALM * limit && (near? || (!close? && used > (1 - SHARE) * limit) || soon?(limit - used, rate(@usages)))
       end
 
-      def soon?(used) = rate.positive? && (@limit[:limit_bytes] - used) / rate < SECONDS
+      def soon?(left, rate) = rate.positive? && left / rate < SECONDS
 
       # Bytes per second.
-      def rate
-        (began, first), (at, last) = @usages.values_at(0, -1)
+      def rate(values)
+        (began, first), (at, last) = values.values_at(0, -1)
         at && at > began ? (last - first) / (at - began) : 0.0
       end
 
@@ -94,7 +116,7 @@ module Memscope
 
         left = @limit[:headroom_bytes]
         return :headroom if left && left < SHARE * @limit[:limit_bytes]
-        return :time if left && rate.positive? && left / rate < SECONDS && left < CALM * @limit[:limit_bytes]
+        return :time if left && left < CALM * @limit[:limit_bytes] && soon?(left, -rate(@lefts))
 
         :pressure if @limit[:pressure_full_avg10].to_f >= PRESSURE
       end
