@@ -9,8 +9,8 @@
 #define MEMSCOPE_PLACE_BYTES 160
 
 /*
- * Writes "rb_ary_sort (libruby.so)", or "libruby.so+0x1234" where the object exports no such function: most are static.
- * Code without a file is "generated code".
+ * Writes "qsort_r (libc.so.6)", or "libruby.so+0x1234" where the object exports no such function: most are static. Code
+ * without a file is "generated code".
  */
 void memscope_remote_place(pid_t pid, uint64_t address, char *text, size_t capacity);
 
