@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +16,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* linux/futex.h, which is not among the headers of musl-gcc. */
+enum { FUTEX_WAIT = 0, FUTEX_LOCK_PI = 6, FUTEX_WAIT_BITSET = 9, FUTEX_CMD_MASK = ~(128 | 256) };
 
 #define STOP_NS UINT64_C(500000000)
 #define BIRTH_NS UINT64_C(2000000000)

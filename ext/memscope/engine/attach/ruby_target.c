@@ -9,11 +9,13 @@
 #include "kernel/termination.h"
 
 #include <errno.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* linux/seccomp.h, which is not among the headers of musl-gcc. */
+enum { SECCOMP_MODE_DISABLED, SECCOMP_MODE_STRICT };
 
 #define CODE_BYTES 64
 /* The restorer of signal handlers lies in the first part of the C library's code. */
