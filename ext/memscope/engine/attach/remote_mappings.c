@@ -1,6 +1,7 @@
 #include "attach/remote_mappings.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum memscope_status memscope_remote_mappings(pid_t pid,
                                               bool (*visit)(const struct memscope_mapping *mapping, void *context),
@@ -20,4 +21,10 @@ enum memscope_status memscope_remote_mappings(pid_t pid,
     memscope_scratch_close(&list);
     memscope_scratch_close(&names);
     return status;
+}
+
+const char *memscope_remote_mapping_file(const struct memscope_mapping *mapping) {
+    const char *slash = strrchr(mapping->name, '/');
+
+    return slash == NULL ? mapping->name : slash + 1;
 }

@@ -4,7 +4,6 @@
 #include "attach/remote_module.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define NAME_BYTES 64
 
@@ -17,7 +16,6 @@ struct search {
 
 static bool look_at(const struct memscope_mapping *mapping, void *context) {
     struct search *search = context;
-    const char *slash = strrchr(mapping->name, '/');
 
     if (mapping->inode != search->inode || search->start == 0) {
         search->inode = mapping->inode;
@@ -25,7 +23,7 @@ static bool look_at(const struct memscope_mapping *mapping, void *context) {
     }
     search->found = mapping->start <= search->address && search->address < mapping->end;
     if (search->found)
-        snprintf(search->file, sizeof search->file, "%s", slash == NULL ? mapping->name : slash + 1);
+        snprintf(search->file, sizeof search->file, "%s", memscope_remote_mapping_file(mapping));
     return !search->found;
 }
 

@@ -37,13 +37,6 @@ struct objects {
     bool ruby_is_executable, other_machine, any, denied;
 };
 
-/* The name of the file, or that of a mapping without one. */
-static const char *file_of(const struct memscope_mapping *mapping) {
-    const char *slash = strrchr(mapping->name, '/');
-
-    return slash == NULL ? mapping->name : slash + 1;
-}
-
 /* Ruby exports ruby_version. Only the C library exports acct, which no Ruby calls. */
 static void look_at(struct objects *objects, uint64_t start, const char *file, bool first) {
     struct memscope_ruby_target *target = objects->target;
@@ -80,7 +73,7 @@ static bool look_at_mapping(const struct memscope_mapping *mapping, void *contex
     objects->denied = !objects->any && !may_read(objects->target->pid, mapping->start);
     objects->any = true;
     if (!objects->denied && mapping->inode != 0 && mapping->inode != objects->last_file && mapping->readable) {
-        look_at(objects, mapping->start, file_of(mapping), objects->last_file == 0);
+        look_at(objects, mapping->start, memscope_remote_mapping_file(mapping), objects->last_file == 0);
         objects->last_file = mapping->inode;
     }
     return !objects->denied;
