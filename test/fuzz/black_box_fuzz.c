@@ -78,7 +78,7 @@ static void seal_all(char *bytes) {
 static char *valid_box(void) {
     static char bytes[MEMSCOPE_BOX_BYTES];
     static struct memscope_box box;
-    struct memscope_rings *rings = memscope_rings_map(memscope_box_units, MEMSCOPE_HISTORY_SERIES);
+    struct memscope_rings *rings = memscope_rings_map(memscope_history_units, MEMSCOPE_HISTORY_SERIES);
     uint64_t values[MEMSCOPE_HISTORY_SERIES] = {0};
 
     memscope_rings_mark(rings, 60000, 0);

@@ -1,5 +1,6 @@
 /*
- * Native.history_series, open_history, add_to_history, mark_history, history: the rings of samples of this process.
+ * Native.history_series, history_buckets, open_history, add_to_history, mark_history, history: the rings of samples of
+ * this process.
  *
  * Users of the rings hold the GVL from beginning to end, so that a fork by Ruby never copies them half written. A
  * forked child empties them before its first use.
@@ -13,16 +14,6 @@
 
 #include <unistd.h>
 
-const char *const memscope_history_names[MEMSCOPE_HISTORY_SERIES] = {
-#define SERIES(name, unit) #name,
-#include "trend/series.def"
-};
-static const uint32_t units[MEMSCOPE_HISTORY_SERIES] = {
-#define SERIES(name, unit) unit,
-#include "trend/series.def"
-};
-_Static_assert(MEMSCOPE_HISTORY_SERIES == MEMSCOPE_RINGS_SERIES, "the rings have room for each series");
-
 static struct memscope_rings *rings; /* never unmapped */
 static pid_t owner;                  /* the process whose samples they hold */
 
@@ -35,7 +26,7 @@ struct memscope_rings *memscope_rings_of_this_process(void) {
 }
 
 static const char *unit_of(size_t series) {
-    return units[series] == 1 ? "count" : "bytes";
+    return memscope_history_units[series] == 1 ? "count" : "bytes";
 }
 
 /* Native.history_series -> {rss: :bytes, ...}: the unit of each series, in the order in which they are shown. */
@@ -47,10 +38,20 @@ static VALUE native_history_series(VALUE self) {
     return rb_obj_freeze(hash);
 }
 
+/* Native.history_buckets -> {10 => 360, ...}: the number of buckets of each ring, by the seconds of each bucket. */
+static VALUE native_history_buckets(VALUE self) {
+    VALUE hash = rb_hash_new();
+
+    for (int ring = 0; ring < MEMSCOPE_RING_COUNT; ring++)
+        rb_hash_aset(hash, UINT2NUM(memscope_ring_shapes[ring].step_seconds),
+                     UINT2NUM(memscope_ring_shapes[ring].buckets));
+    return rb_obj_freeze(hash);
+}
+
 /* Native.open_history -> true, or a reason if there is no memory. */
 static VALUE native_open_history(VALUE self) {
     if (memscope_rings_of_this_process() == NULL) {
-        rings = memscope_rings_map(units, MEMSCOPE_HISTORY_SERIES);
+        rings = memscope_rings_map(memscope_history_units, MEMSCOPE_HISTORY_SERIES);
         owner = getpid();
     }
     return rings == NULL ? memscope_status_reason(MEMSCOPE_NO_MEMORY) : Qtrue;
@@ -171,6 +172,7 @@ static VALUE native_history(VALUE self) {
 
 void Init_memscope_history(void) {
     rb_define_singleton_method(rb_mMemscopeNative, "history_series", native_history_series, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "history_buckets", native_history_buckets, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "open_history", native_open_history, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "add_to_history", native_add_to_history, 2);
     rb_define_singleton_method(rb_mMemscopeNative, "mark_history", native_mark_history, 2);

@@ -6,8 +6,6 @@
 
 #include "trend/history.h"
 
-extern const char *const memscope_history_names[MEMSCOPE_HISTORY_SERIES];
-
 /* NULL until a history was opened, and empty at first in a forked child. */
 struct memscope_rings *memscope_rings_of_this_process(void);
 

@@ -26,7 +26,7 @@ module Memscope
     # Seconds that a bucket lasts, for each ring.
     STEPS = Ring.declared(:step_seconds).one_of
     # How many buckets a ring has at most, by the seconds of each.
-    BUCKETS = { 10 => 360, 60 => 720, 600 => 1008 }.freeze
+    BUCKETS = Native.history_buckets
     # The kinds of events: the process began to sample itself, or it forked a child.
     EVENTS = Event.declared(:kind).one_of
 

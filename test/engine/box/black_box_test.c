@@ -49,17 +49,13 @@ ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t offset) {
 
 /* ---- a history --------------------------------------------------------------------------------------------------- */
 
-static const uint32_t units[MEMSCOPE_HISTORY_SERIES] = {
-#define SERIES(name, unit) unit,
-#include "trend/series.def"
-};
 static const uint64_t boot_ms = UINT64_C(1790000000000);
 
 static void sample(struct memscope_rings *rings, uint64_t seconds) {
     uint64_t values[MEMSCOPE_HISTORY_SERIES];
 
     for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
-        values[series] = (seconds * 7919 + series) % 100000 * units[series];
+        values[series] = (seconds * 7919 + series) % 100000 * memscope_history_units[series];
     EXPECT(memscope_rings_add(rings, seconds, values));
 }
 
@@ -272,7 +268,7 @@ int main(void) {
     memscope_descriptors_guard();
     EXPECT(mkdtemp(directory) != NULL);
     snprintf(path, sizeof path, "%s/1.box", directory);
-    rings = memscope_rings_map(units, MEMSCOPE_HISTORY_SERIES);
+    rings = memscope_rings_map(memscope_history_units, MEMSCOPE_HISTORY_SERIES);
     room = calloc(1, memscope_rings_bytes());
     file = calloc(1, memscope_box_bytes());
     EXPECT(rings != NULL && room != NULL && file != NULL);

@@ -23,11 +23,6 @@ static const struct {
 #include "box/box_slots.def"
 };
 
-const uint32_t memscope_box_units[MEMSCOPE_HISTORY_SERIES] = {
-#define SERIES(name, unit) unit,
-#include "trend/series.def"
-};
-
 _Static_assert(MEMSCOPE_BOX_BYTES <= 1 << 20, "a box has at most a mebibyte");
 #define SLOT(name, kib) _Static_assert((kib)*1024 <= MEMSCOPE_BOX_MAX_PART, "room to prepare " #name);
 #include "box/box_slots.def"
@@ -40,14 +35,12 @@ uint64_t memscope_box_checksum(uint64_t offset, const void *bytes, size_t size) 
     return memscope_keyed_hash(&key, bytes, size);
 }
 
-/* Of the names and sizes of slots and series, in their order. */
+/* Of the names of series, and of the names and sizes of slots, in their order. */
 static uint64_t layout(void) {
-    static const char series[] =
-#define SERIES(name, unit) #name " "
-#include "trend/series.def"
-        ;
-    uint64_t hash = memscope_box_checksum(MEMSCOPE_BOX_BYTES, series, sizeof series);
+    uint64_t hash = MEMSCOPE_BOX_BYTES;
 
+    for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
+        hash = memscope_box_checksum(hash, memscope_history_names[series], strlen(memscope_history_names[series]));
     for (size_t slot = 0; slot < MEMSCOPE_BOX_SLOTS; slot++)
         hash = memscope_box_checksum(hash + slots[slot].kib, slots[slot].name, strlen(slots[slot].name));
     return hash;

@@ -38,9 +38,6 @@ enum {
     MEMSCOPE_BOX_BYTES = MEMSCOPE_BOX_BUCKETS_START + MEMSCOPE_RINGS_PLACES * sizeof(struct memscope_box_bucket),
 };
 
-/* The units of the series. */
-extern const uint32_t memscope_box_units[MEMSCOPE_HISTORY_SERIES];
-
 struct memscope_box_heading memscope_box_heading_now(void);
 
 /* Bytes of one half of a slot, and its offset in the file. */

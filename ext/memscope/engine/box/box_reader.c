@@ -66,7 +66,7 @@ static void read_rings(const struct reader *reader, struct memscope_rings *room,
     struct memscope_rings_placed newest[MEMSCOPE_RING_COUNT];
 
     if (text.start == NULL || text.length != sizeof newest + MEMSCOPE_RINGS_STATE ||
-        memscope_rings_restore(room, memscope_box_units, MEMSCOPE_HISTORY_SERIES, text.start + sizeof newest) !=
+        memscope_rings_restore(room, memscope_history_units, MEMSCOPE_HISTORY_SERIES, text.start + sizeof newest) !=
             MEMSCOPE_OK)
         return;
     memcpy(newest, text.start, sizeof newest);

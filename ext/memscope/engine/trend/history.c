@@ -7,6 +7,16 @@
 #define ENOUGH_EPOCHS 24
 #define LATE_EPOCHS 3
 
+const char *const memscope_history_names[MEMSCOPE_HISTORY_SERIES] = {
+#define SERIES(name, unit) #name,
+#include "trend/series.def"
+};
+const uint32_t memscope_history_units[MEMSCOPE_HISTORY_SERIES] = {
+#define SERIES(name, unit) unit,
+#include "trend/series.def"
+};
+_Static_assert(MEMSCOPE_HISTORY_SERIES == MEMSCOPE_RINGS_SERIES, "the rings have room for each series");
+
 static const unsigned epoch_lengths[] = {300, 600, 1200, 1800};
 
 /* The series that are judged, each with the one that contains it, which comes first. */

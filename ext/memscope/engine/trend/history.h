@@ -17,6 +17,10 @@ enum memscope_history_series {
     MEMSCOPE_HISTORY_ROWS = MEMSCOPE_HISTORY_SERIES - MEMSCOPE_HISTORY_FIRST_ROW,
 };
 
+/* The name and the unit of each series. */
+extern const char *const memscope_history_names[MEMSCOPE_HISTORY_SERIES];
+extern const uint32_t memscope_history_units[MEMSCOPE_HISTORY_SERIES];
+
 /* A series is left out of the verdict if the first epochs, or the last ones, have no sample of it. */
 enum memscope_history_use {
     MEMSCOPE_HISTORY_USED,

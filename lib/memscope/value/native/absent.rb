@@ -34,7 +34,7 @@ module Memscope
         object_profile_session: 0,
         stop_object_profile: nil, object_profile_with_objects: nil,
         measuring: nil, halt_measurement: nil, clear_stack: nil, collect_garbage: nil, open_history: :unsupported,
-        history: nil, history_series: {}.freeze,
+        history: nil, history_series: {}.freeze, history_buckets: {}.freeze,
         open_black_box: :unsupported, write_black_box: false, close_black_box: nil, black_box: nil,
         read_black_box: :unsupported, terminate: :unsupported, tags_begun?: false
       }.freeze
