@@ -53,7 +53,7 @@ module Memscope
       # @raise [SystemCallError] if a directory cannot be read
       def all(*from, native: Native)
         from = directories.select { |path| File.directory?(path) } if from.empty?
-        from.flat_map { |path| Dir.children(path).grep(NAME).map { |name| File.join(path, name) } }.filter_map do |path|
+        from.flat_map { |path| names(path).map { |name| File.join(path, name) } }.filter_map do |path|
           box(path, native)
         rescue Unavailable, Invalid
           nil
@@ -72,7 +72,7 @@ module Memscope
       # @param service [String] as in the identity of a box
       # @return [void]
       def tell(directory, service, native: Native)
-        return unless Dir.children(directory).grep(NAME).any? { |name| untold?(directory, name) }
+        return unless names(directory).any? { |name| untold?(directory, name) }
 
         boxes = all(directory, native: native)
         boxes.each do |box|
@@ -87,7 +87,7 @@ module Memscope
       #
       # @return [void]
       def sweep(directory, native: Native)
-        return unless Dir.children(directory).grep(NAME).size > KEPT
+        return unless names(directory).size > KEPT
 
         gone = all(directory, native: native).select { |box| File.owned?(box.path) && !box.running? }
         paths = gone.sort_by(&:written_at)[...-KEPT].to_a.map(&:path)
@@ -97,6 +97,8 @@ module Memscope
       end
 
       private
+
+      def names(directory) = Dir.children(directory).grep(NAME)
 
       # By the name alone, since reading all boxes costs a new worker memory: of a process that seems gone.
       def untold?(directory, name)
