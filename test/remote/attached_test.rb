@@ -22,32 +22,25 @@ class AttachedTest < MemscopeTest
     assert_equal "too earlyfalse", ended
   end
 
-  def test_the_program_s_own_history_goes_on
-    ended = in_child(<<~RUBY)
+  # Whether the program is sampled once it listens no longer.
+  def sampled_afterwards(preparation)
+    in_child(<<~RUBY)
       require "memscope/remote/attached"
-      Memscope::History.start
+      #{preparation}
       thread = Thread.new { Memscope::Attached.run }
       sleep 0.01 until Memscope::Listener.current
       Memscope::Listener.current.close
       thread.join(30)
       print Memscope::History.running?
     RUBY
+  end
 
-    assert_equal "true", ended
+  def test_the_program_s_own_history_goes_on
+    assert_equal "true", sampled_afterwards("Memscope::History.start")
   end
 
   def test_a_program_without_the_setting_is_not_sampled
-    ended = in_child(<<~RUBY)
-      require "memscope/remote/attached"
-      Memscope.configure { |config| config.history = false }
-      thread = Thread.new { Memscope::Attached.run }
-      sleep 0.01 until Memscope::Listener.current
-      Memscope::Listener.current.close
-      thread.join(30)
-      print Memscope::History.running?
-    RUBY
-
-    assert_equal "false", ended
+    assert_equal "false", sampled_afterwards("Memscope.configure { |config| config.history = false }")
   end
 
   def test_it_runs_until_the_listener_is_closed
