@@ -144,6 +144,14 @@ class PostmortemTest < MemscopeTest
     assert_in_delta (NOW / 1000) - (3 * 3600), death.growth_since.to_i, 150
   end
 
+  # An hour before the end, of a growth of 40 MiB an hour.
+  def test_growth_up_to_the_last_ledger
+    at = Time.at((NOW / 1000) - 3600).utc.strftime("%FT%T.000Z")
+    death = postmortem(body(history: history, ledger: { **slots[:ledger], at: at }))
+
+    assert_in_delta 80, death.growth.first.life_bytes.fdiv(MEBIBYTE), 1
+  end
+
   def test_a_line_for_a_log
     line = killed(4).sentence
 

@@ -147,7 +147,7 @@ module Memscope
         began = Cost.now
         ended, why = ending(box, others)
         history = box.history
-        growth = history ? growth(history, box.written_at) : []
+        growth = history ? growth(history, box.slots[:ledger]&.at || Field.time(box.written_at)) : []
         since = milliseconds(since(history)) if growth.any?
         capture({ path: box.path, last_seen_at: box.written_at, **box.slots, ended: ended, ended_why: why,
                   growth: growth, growth_since: since, remedy: remedy(box.slots[:verdict]), reasons: reasons(box),
@@ -202,17 +202,20 @@ module Memscope
         told(:likely_oom_kill, :near, left: Quantity.size(left), limit: Quantity.size(limit.limit_bytes))
       end
 
-      # Rows are sampled together, so that their growth sums to that of the RSS.
+      # Up to the last ledger, beside which it is shown. Rows are sampled together, so that their growth sums to that of
+      # the RSS.
       def growth(history, ending)
-        hour = Field.time(ending) - 3600
+        hour = ending - 3600
         whole = since(history)
         grown = (history.series & History::ROWS).map do |id|
-          life = history.points(id).filter_map(&:last)
-          last_hour = history.points(id, since: hour).filter_map(&:last) if whole && whole <= hour
+          life = known(history.points(id), ending)
+          last_hour = known(history.points(id, since: hour), ending) if whole && whole <= hour
           { id: id, bytes: life.last, hour_bytes: change(last_hour), life_bytes: change(life) }
         end
         grown.select { |row| row[:life_bytes] }.sort_by { |row| -row[:life_bytes] }
       end
+
+      def known(points, ending) = points.select { |point| point.at <= ending }.filter_map(&:last)
 
       def change(values) = (values.last - values.first if values&.any?)
 
