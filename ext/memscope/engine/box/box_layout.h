@@ -32,7 +32,7 @@ enum {
     MEMSCOPE_BOX_SLOTS_START = 4096,
     MEMSCOPE_BOX_BUCKETS_START = MEMSCOPE_BOX_SLOTS_START + 2 * 1024 *
                                                                 (0
-#define SLOT(name, kib) +kib
+#define SLOT(name, kib) +(kib)
 #include "box/box_slots.def"
                                                                  ),
     MEMSCOPE_BOX_BYTES = MEMSCOPE_BOX_BUCKETS_START + MEMSCOPE_RINGS_PLACES * sizeof(struct memscope_box_bucket),
