@@ -17,9 +17,9 @@
 
 static const struct {
     const char *name;
-    uint32_t kib;
+    size_t offset, half_bytes;
 } slots[MEMSCOPE_BOX_SLOTS] = {
-#define SLOT(name, kib) {#name, kib},
+#define SLOT(name, kib) {#name, offsetof(struct memscope_box_halves, name), (size_t)(kib)*1024},
 #include "box/box_slots.def"
 };
 
@@ -42,7 +42,7 @@ static uint64_t layout(void) {
     for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
         hash = memscope_box_checksum(hash, memscope_history_names[series], strlen(memscope_history_names[series]));
     for (size_t slot = 0; slot < MEMSCOPE_BOX_SLOTS; slot++)
-        hash = memscope_box_checksum(hash + slots[slot].kib, slots[slot].name, strlen(slots[slot].name));
+        hash = memscope_box_checksum(hash + slots[slot].half_bytes, slots[slot].name, strlen(slots[slot].name));
     return hash;
 }
 
@@ -51,15 +51,11 @@ struct memscope_box_heading memscope_box_heading_now(void) {
 }
 
 size_t memscope_box_half_bytes(enum memscope_box_slot slot) {
-    return (size_t)slots[slot].kib * 1024;
+    return slots[slot].half_bytes;
 }
 
 size_t memscope_box_half_offset(enum memscope_box_slot slot, unsigned half) {
-    size_t offset = MEMSCOPE_BOX_SLOTS_START;
-
-    for (size_t before = 0; before < slot; before++)
-        offset += 2 * memscope_box_half_bytes((enum memscope_box_slot)before);
-    return offset + half * memscope_box_half_bytes(slot);
+    return MEMSCOPE_BOX_SLOTS_START + slots[slot].offset + half * slots[slot].half_bytes;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */

@@ -28,13 +28,15 @@ struct memscope_box_bucket {
     struct memscope_rings_placed placed;
 };
 
+/* The slots, each with its two halves. */
+struct memscope_box_halves {
+#define SLOT(name, kib) char name[2][(size_t)(kib)*1024];
+#include "box/box_slots.def"
+};
+
 enum {
     MEMSCOPE_BOX_SLOTS_START = 4096,
-    MEMSCOPE_BOX_BUCKETS_START = MEMSCOPE_BOX_SLOTS_START + 2 * 1024 *
-                                                                (0
-#define SLOT(name, kib) +(kib)
-#include "box/box_slots.def"
-                                                                 ),
+    MEMSCOPE_BOX_BUCKETS_START = MEMSCOPE_BOX_SLOTS_START + sizeof(struct memscope_box_halves),
     MEMSCOPE_BOX_BYTES = MEMSCOPE_BOX_BUCKETS_START + MEMSCOPE_RINGS_PLACES * sizeof(struct memscope_box_bucket),
 };
 
