@@ -42,15 +42,18 @@ class TraceesTest < MemscopeTest
 
   private
 
+  # Within one of three measured lives of a tracer: the longest may be many times the usual one on a busy machine, and
+  # then hardly a moment of it would find a tracer.
+  #
   # @yieldparam started [Proc, nil] to be called once the tracer runs
   def kill_at_random(program, times, &)
     signals = program.status("SigBlk")
-    life = Array.new(3) { seconds { yield nil } }.max
+    lives = Array.new(3) { seconds { yield nil } }
     tried = killed = 0
     while killed < times && (tried += 1) < 50 * times
-      killed += 1 if killed?(program.pid, rand * life, &)
+      killed += 1 if killed?(program.pid, rand * lives.sample, &)
     end
-    puts "#{name}: #{killed} of #{tried} killed, within #{life.round(2)} s" if ENV.key?("MEMSCOPE_KILLS")
+    puts "#{name}: #{killed} of #{tried} killed, within #{lives.max.round(2)} s" if ENV.key?("MEMSCOPE_KILLS")
 
     assert_equal times, killed
     assert(program.await { program.status("TracerPid") == "0" && program.alive? })
