@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 # `state.rb STATE`: a process whose main thread is in this state, which does not change by itself, except that a timed
-# one is over after a second. Prints "ready", and later "woke" if a call that should block returns.
+# one is over after a second. Prints "ready", with a Ractor once that runs, and later "woke" if a call that should block
+# returns.
 #
 # `state.rb --list`: the names of the states.
 
@@ -112,7 +113,7 @@ WORKS = {
   busy: -> { loop { State.allocate } },
   deep: -> { State.deep(5000) },
   tight: -> { (number = 0) && loop { number += 1 while number < 1 << 60 } },
-  ractor: -> { Ractor.new { loop { Array.new(100) { "a" * 50 } } } && sleep }
+  ractor: -> { Ractor.new { $stdout.syswrite("ready\n") && loop { Array.new(100) { "a" * 50 } } } && sleep }
 }.freeze
 
 # Not in the list.
@@ -133,8 +134,9 @@ if ARGV == ["--list"]
 else
   $stdout.sync = true
   Warning[:experimental] = false
-  puts "ready"
-  { **WAITS, **TIMED, **WORKS, **OTHERS }.fetch(ARGV.shift.to_sym).call
+  state = ARGV.shift.to_sym
+  puts "ready" unless state == :ractor
+  { **WAITS, **TIMED, **WORKS, **OTHERS }.fetch(state).call
   puts "woke"
   sleep
 end
