@@ -27,7 +27,6 @@ module Memscope
 
       # Judges evidence. A pure function: nothing is read.
       #
-      # @param evidence [Diagnosis::Evidence]
       # @param since [Diagnosis, nil] an earlier diagnosis, to judge growth as well
       # @param previous_severities [Hash{Symbol => Symbol}, nil] severities of the last diagnosis by the ids of its
       #   findings. A finding near its threshold keeps its severity, so that an idle process gets one answer

@@ -146,10 +146,7 @@ module Memscope
 
     # @return [Integer, nil] the part of `rss_bytes` on pages that no other process shares: the machine gains it when
     #   the process ends. nil without `shared: true`
-    def private_bytes
-      parts = rows.map(&:private_bytes)
-      parts.sum unless parts.empty? || parts.include?(nil)
-    end
+    def private_bytes = (Quantity.total(rows.map(&:private_bytes)) if rows.any?)
 
     # @api private
     # @param bytes [Range<Integer>] bounds of a number of bytes, anywhere on the pages of a top row

@@ -110,7 +110,7 @@ module Memscope
         place = pairs.first.last
         stacks = pairs.map(&:first)
         Entry.capture({ name: heaviest(pairs) { |_stack, one| one.name }, path: place.path, lineno: place.lineno,
-                        **NUMBERS.to_h { |number| [number, sum(stacks.map(&number))] }, share: share,
+                        **NUMBERS.to_h { |number| [number, Quantity.total(stacks.map(&number))] }, share: share,
                         **@profile.errors_of(stacks),
                         native: heaviest(pairs) { |stack, _place| native_name(native(stack)) },
                         callers: %i[line method].include?(grouping) ? called(stacks) { |stack| caller(stack) } : [],
@@ -128,8 +128,6 @@ module Memscope
         end
         sums.reject { |_place, bytes| bytes.zero? }.sort_by { |place, bytes| [-bytes.abs, place] }
       end
-
-      def sum(numbers) = numbers.include?(nil) ? nil : numbers.sum
 
       # The name that accounts for most bytes: a line can have several, of a method and of a block in it.
       def heaviest(pairs)

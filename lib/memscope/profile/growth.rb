@@ -85,10 +85,9 @@ module Memscope
         # The growth of one stack; nil if nothing changed.
         def growth(identity, signed)
           numbers = Stack::GROWING.to_h do |name|
-            values = signed.map { |stack, sign| stack.public_send(name)&.*(sign) }
-            [name, values.include?(nil) ? nil : values.sum]
+            [name, Quantity.total(signed.map { |stack, sign| stack.public_send(name)&.*(sign) })]
           end
-          return if numbers.values.all? { |number| number.nil? || number.zero? }
+          return if numbers.values.compact.all?(&:zero?)
 
           Stack.capture({ **identity, **numbers, **Shares.growth(signed),
                           error_bytes: Integer.sqrt(signed.sum { |stack, _sign| stack.error_bytes**2 }) })

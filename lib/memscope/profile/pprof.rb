@@ -31,9 +31,7 @@ module Memscope
         end
 
         # Zeros are left out: they are the default.
-        def numbers(fields)
-          fields.map { |field, value| value.zero? ? "" : varint(field << 3) + varint(value) }.join
-        end
+        def numbers(fields) = fields.map { |field, value| value.zero? ? "" : varint(field << 3) + varint(value) }.join
 
         # `content` is a text, a message, or varints one after the other (a packed field).
         def bytes(field, content) = "#{varint((field << 3) | 2)}#{varint(content.bytesize)}".b << content.b

@@ -22,7 +22,6 @@ module Memscope
       # @param worker [String, Integer, false, nil] a String or an Integer for this process only, with that label
       #   `worker`; false for this process only, without the label; nil for all of Puma's workers, or for this process
       #   if there are none
-      # @return [Array<Family>]
       # @raise [ArgumentError] for any other `worker`
       def families(worker: nil)
         own_label = check_worker(worker)

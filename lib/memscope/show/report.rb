@@ -48,9 +48,7 @@ module Memscope
       end
 
       # The file and the class of the reading's page.
-      def page_of(reading)
-        (PAGES["diff of #{reading.of}"] if reading.kind == "diff") || PAGES[reading.class.kind]
-      end
+      def page_of(reading) = (PAGES["diff of #{reading.of}"] if reading.kind == "diff") || PAGES[reading.class.kind]
 
       def flame_graph(profile, back: nil)
         Loading.whole { require_relative "flame_graph" }

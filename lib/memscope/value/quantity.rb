@@ -95,6 +95,9 @@ module Memscope
       TEXTS.fill(own.end.positive? ? :loss_or_gain : :loss, amount: amount, gain: size(own.end))
     end
 
+    # @return [Integer, nil] the sum; nil if any of the numbers is unknown
+    def total(numbers) = (numbers.sum unless numbers.include?(nil))
+
     # @return [String] "4,096 B"
     def exact(bytes) = "#{count(bytes)} B"
 

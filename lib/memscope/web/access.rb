@@ -20,14 +20,8 @@ module Memscope
       DEFAULT_PORTS = { "http" => ":80", "https" => ":443" }.freeze
 
       class << self
-        # @param name [Symbol] of a text in access.words
-        # @param about [String, nil] the text that replaces its "%s"
-        # @return [Refusal]
         def refuse(status, name, about = nil) = Refusal.new(status, WORDS[name], about)
 
-        # @param env [Hash] Rack's environment
-        # @param configuration [Configuration, #authorize, #username, #password]
-        # @return [Refusal, nil]
         def refusal(env, configuration)
           credentials = [configuration.username, configuration.password]
           if configuration.authorize
@@ -42,9 +36,6 @@ module Memscope
 
         # Refuses a POST that is not from memscope's own pages. Browsers report this in Sec-Fetch-Site if the page
         # is on https or localhost, and otherwise in Origin. A program has to send one of them.
-        #
-        # @param env [Hash] Rack's environment
-        # @return [Refusal, nil]
         def forgery(env)
           site, origin = env.values_at("HTTP_SEC_FETCH_SITE", "HTTP_ORIGIN")
           if site

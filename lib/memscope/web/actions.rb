@@ -25,17 +25,15 @@ module Memscope
         # @return [Purge::Result, nil] of the only process; nil if several workers were called
         def result = (outcomes.first.result if outcomes.one?)
 
-        # @return [Boolean] whether it is only predicted
         def dry_run? = outcomes.filter_map(&:result).any?(&:dry_run?)
 
         # @return [Integer, nil] fall of RSS: a page that several workers shared counts once for each. nil for a dry
         #   run, and if that of one worker is unknown
-        def returned_bytes = sum(&:returned_bytes)
+        def returned_bytes = sum(:returned_bytes)
 
         # @return [Integer, nil] bytes that the machine gained, or nil as above
-        def returned_private_bytes = sum(&:returned_private_bytes)
+        def returned_private_bytes = sum(:returned_private_bytes)
 
-        # @return [String] the result, or the sum and the outcomes by worker
         def to_json(*)
           return result.to_json if result
 
@@ -43,7 +41,6 @@ module Memscope
                         workers: outcomes.map { |one| { **one.summary, result: one.result } })
         end
 
-        # @return [String] the same as text
         def to_s(**)
           texts = outcomes.map { |one| one.reason || one.result.to_s(unicode: true) }
           result ? texts.first : outcomes.zip(texts).map { |one, text| "#{one.place}\n#{text}\n" }.join("\n")
@@ -51,28 +48,20 @@ module Memscope
 
         private
 
-        def sum(&)
-          known = outcomes.filter_map(&:result).map(&)
-          known.sum unless known.empty? || known.include?(nil)
-        end
+        def sum(field) = (total(outcomes.filter_map(&:result).map(&field)) if outcomes.any?(&:done?))
       end
 
-      # @return [Hash{String => Array<String>}]
       attr_reader :form
 
-      # @param form [Hash{String => Array<String>}]
-      # @param processes [Processes]
       def initialize(form, processes)
         @form = form
         @processes = processes
       end
 
-      # @return [Boolean] whether the form asks for a full GC
       def collect? = value("do") == "gc"
 
       # Parameters: `lever`, names, or "all"; `dry_run`, "1" to predict only, "0" or nothing to purge.
       #
-      # @return [Hash] outcomes: for each process, a Purge::Result
       # @raise [HttpError] also if only one process was called, and it did not answer
       def purge
         given = @form.fetch("lever", [])
@@ -92,16 +81,12 @@ module Memscope
       end
 
       # Parameters: `do`, "take", or "gc" to collect garbage first.
-      #
-      # @return [Hash] taken: the last two
       def census
         choice("do", %w[take gc])
         { taken: { census: @processes.call(place, :take_census, gc: collect?) } }
       end
 
       # Parameters: `paths_to`, a class's name, or empty; `strings`, "1" to look for duplicates.
-      #
-      # @return [Hash] taken: the graph
       def heap
         choice("do", %w[take])
         paths_to = value("paths_to").to_s.strip
@@ -113,7 +98,6 @@ module Memscope
       # returns, whether or not there is a dump. Parameters: `format`, one of Dump::FORMATS.
       #
       # @return [Array(File, String)] the dump, open for reading, and a name for it
-      # @raise [HttpError] also if there is no dump
       def dump
         format = choice("format", Dump::FORMATS.keys, Dump::FORMATS.keys.first)
         place = place()
@@ -130,7 +114,6 @@ module Memscope
       # Parameters: `do`, "start", "stop", or "gc" to collect garbage; `kind`, "malloc", with `backend` and `rate`, or
       # "objects", with `budget`. A profile is stopped that was started from a page, whichever worker served that page.
       #
-      # @return [Hash] collected, or outcomes
       # @raise [HttpError] also if every process failed
       def profile
         verb = choice("do", %w[start stop gc])
@@ -153,10 +136,8 @@ module Memscope
         [Processes::Outcome.new(places.first, @processes.call(places.first, :purge, **options))]
       end
 
-      # @return [String, nil] the last value given for a parameter
       def value(name) = @form[name]&.last
 
-      # @return [Object] the allowed value that the parameter names
       def choice(name, allowed, default = nil) = HttpError.choose(name, value(name) || default, allowed)
 
       def set?(name) = choice(name, %w[0 1], "0") == "1"

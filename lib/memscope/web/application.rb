@@ -46,9 +46,6 @@ module Memscope
       # Bytes of a dump that are read at a time.
       PART = 1 << 16
 
-      # @param configuration [#call] returns the Configuration
-      # @param processes [Processes]
-      # @param clock [#call] returns seconds
       def initialize(configuration: -> { Memscope.configuration }, processes: Processes.new, clock: Clock.method(:now))
         @configuration = configuration
         @processes = processes
@@ -56,8 +53,6 @@ module Memscope
         @dumping = Mutex.new
       end
 
-      # @param env [Hash] Rack's environment
-      # @return [Array(Integer, Hash, #each)]
       def call(env)
         request = Request.new(env)
         refusal = refusal(env)
@@ -129,9 +124,7 @@ module Memscope
 
       def page(request) = shown(page_of(PAGES.fetch(request.path), request), request)
 
-      def page_of(type, request, **done)
-        type.new(@processes, request, actions: @configuration.call.actions, **done)
-      end
+      def page_of(type, request, **done) = type.new(@processes, request, actions: @configuration.call.actions, **done)
 
       # @param shows [Page, Reading] the source of JSON and text
       def shown(page, request, shows = page)

@@ -11,7 +11,6 @@ module Memscope
       # @return [Markup] self; String#to_s would return a plain String
       def to_s = self
 
-      # @param value [Object]
       # @return [Markup] the value, escaped for use as text or in an attribute; a Markup unchanged
       def self.of(value) = value.is_a?(self) ? value : new(CGI.escapeHTML(value.to_s))
     end
@@ -22,7 +21,6 @@ module Memscope
       # The template as a method definition, to be evaluated in the caller's scope. With ERB's own def_method, constants
       # would resolve inside ERB.
       #
-      # @param signature [String]
       # @return [String] Ruby
       def method_source(signature) = src.sub(/^(?!#|$)/) { "def #{signature}\n" }.concat("\nend\n")
 
@@ -51,10 +49,7 @@ module Memscope
 
       attr_reader :request, :processes, :actions, :collected, :outcomes
 
-      # @param processes [Processes]
-      # @param request [Request]
       # @param actions [Boolean] whether the levers have buttons
-      # @param form [Hash{String => Array<String>}, nil] the posted form, if there is one
       # @param collected [Purge::Result, nil] of the full GC that the form requested before this page is read
       # @param outcomes [Array<Processes::Outcome>, nil] the form's outcome in each process
       # @param taken [Hash{Symbol => Array<Reading>}] the readings that the form took, by name
@@ -68,32 +63,23 @@ module Memscope
         @taken = taken
       end
 
-      # @return [Symbol] the template in views/
       def template = self.class.name[/\w+\z/].downcase.to_sym
 
       def title = template.name.capitalize
 
       # @return [Processes::Place] the process that the page shows
-      # @raise [HttpError] for an unknown worker
       def place = @place ||= @processes.place(form)
 
-      # @param name [Symbol] of a method of the page
-      # @return [Reading]
-      # @raise [HttpError] if there is none
       def data(name)
         public_send(name) or
           raise HttpError.of(404, :not_taken, name: name, place: place, pid: place.pid)
       end
 
       # @return [String] the page's only reading, or an object of them by name
-      def to_json(*)
-        (names.one? ? public_send(names.first) : names.to_h { |name| [name, public_send(name)] }).to_json
-      end
+      def to_json(*) = (names.one? ? public_send(names.first) : names.to_h { |name| [name, public_send(name)] }).to_json
 
       def to_s(**) = names.filter_map { |name| public_send(name)&.to_s(unicode: true) }.join("\n\n")
 
-      # @param subject [#title, #template] the content of the page
-      # @return [Markup]
       def html(subject = self)
         @title = subject.title
         @content = render(subject.template, subject)
@@ -108,18 +94,13 @@ module Memscope
       # The page's readings.
       def names = self.class::READINGS
 
-      # @raise [HttpError] if the process does not answer
       def read(kind, **options) = @processes.read(place, kind, **options)
 
-      # @param allowed [Array<Object>]
       # @return [Object] the allowed value that the query names
-      # @raise [HttpError] if it is none of those allowed
       def choice(parameter, allowed, default)
         HttpError.choose(parameter, @request.query[parameter]&.last || default, allowed)
       end
 
-      # @param subject [Object] the object that the template shows
-      # @return [Markup]
       def render(template, subject = nil) = Markup.new(public_send(:"_#{template}", subject))
 
       # @return [Array<Processes::Place>] the workers to choose from; empty without a cluster
@@ -135,13 +116,9 @@ module Memscope
         nil
       end
 
-      # @param path [String] of a page of this application
-      # @param worker [Integer, String, nil] the worker that the page is to show
       # @param query [Hash{Symbol => Object}] other parameters; nil ones are left out
-      # @return [String] a link to it
       def link(path, worker: self.worker, **query) = request.link(path, { worker: worker, **query }.compact)
 
-      # @return [String] a link to an asset
       def asset(name) = "#{request.base}#{Assets::PATHS.fetch(name)}"
 
       # @return [String] "worker 1, process 4711"
@@ -158,7 +135,6 @@ module Memscope
       # @return [String] "10:39:44 UTC"
       def clock(time) = time.strftime("%H:%M:%S UTC")
 
-      # @param time [Time] in UTC
       # @return [String] "5 Nov 10:39:44 UTC"
       def moment(time) = time.strftime("%-d %b %H:%M:%S UTC")
 
@@ -169,7 +145,6 @@ module Memscope
       def row_labels = JSON.generate(Memscope::History::ROWS.to_h { |row| [row, Terms.series(row)] })
 
       # @param text [String] may contain code in backquotes
-      # @return [Markup]
       def prose(text) = Markup.new(Markup.of(text).gsub(/`([^`]+)`/, '<code>\1</code>'))
 
       # @return [String] the machine's predicted gain by a lever

@@ -17,9 +17,6 @@ module Memscope
       NONE = [nil, "", "0"].freeze
 
       class << self
-        # @param request [Request]
-        # @param processes [Processes]
-        # @raise [HttpError]
         def of(request, processes)
           query = request.query.transform_values(&:last)
           name, allowed = ALLOWED.find { |parameter, _allowed| !NONE.include?(query[parameter]) }

@@ -48,8 +48,6 @@ module Memscope
 
       # The result of a call, or the reason why it failed.
       Outcome = Struct.new(:place, :result, :reason) do
-        # @param place [Place]
-        # @return [Outcome] the outcome of the block
         def self.attempt(place)
           new(place, yield)
         rescue HttpError => e
@@ -63,7 +61,6 @@ module Memscope
       end
 
       # @param kinds [Hash{Symbol => Proc}] how some kinds are read in this process, besides KINDS
-      # @param clock [#call] returns seconds
       # @param workers [Array<Worker>, nil] instead of those of Puma's cluster
       # @param timeouts [Hash{Symbol => Float}] overrides of TIMEOUTS
       def initialize(kinds = {}, clock: Clock.method(:now), workers: nil, timeouts: {})
@@ -95,8 +92,6 @@ module Memscope
       #
       # @param form [Hash{String => Array<String>}] worker: an index; or pid: a worker's pid; without either, the first
       #   worker
-      # @return [Place]
-      # @raise [HttpError] for an unknown worker
       def place(form)
         worker, pid = form.values_at("worker", "pid").map { |values| values&.last }
         return choose(worker, all: false).first if worker || pid.nil?
@@ -109,7 +104,6 @@ module Memscope
       # @param given [String, nil] the index of a worker, or "all"; nil for all
       # @param all [Boolean] whether "all" is allowed with several workers
       # @return [Array<Place>] at least one; the younger worker if two have the given index, as during a restart
-      # @raise [HttpError] for an unknown worker
       def choose(given, all: true)
         all ||= !cluster?
         return everyone if given.nil? || (all && given == ALL)
@@ -120,11 +114,8 @@ module Memscope
         raise HttpError.parameter("worker", given, [*places.map(&:index), *(ALL if all)].join(", "))
       end
 
-      # @param place [Place]
       # @param kind [Symbol] as for `fetch`
-      # @param options [Hash{Symbol => Object}] options of this kind
       # @return [Object] the reading of that process, possibly some seconds old
-      # @raise [HttpError] if the process does not answer, or for invalid options
       def read(place, kind, **options)
         sharers = [workers.size, 1].max
         return fetch(kind, sharers: sharers, **options) if place.here?
@@ -138,7 +129,6 @@ module Memscope
       # @param key [Array<Object>] further properties that distinguish this reading from others of its kind
       # @param sharers [Integer] how many processes take this reading, each for its own clients: all of them together
       #   cost at most a tenth of the time
-      # @param options [Hash{Symbol => Object}] options of this kind
       # @return [Object] the reading, possibly some seconds old
       def fetch(kind, *key, sharers: 1, **options, &block)
         # Consecutive scrapes reach different workers: if one still had older metrics, counters would seem to fall.
@@ -147,24 +137,15 @@ module Memscope
       end
 
       # Drops all readings, because a process was changed.
-      #
-      # @return [void]
       def forget = @mutex.synchronize { @caches = {} }
 
-      # @param place [Place]
       # @param name [Symbol] :heap_graph or :censuses
       # @return [Array<Reading>] the readings that the process keeps of those taken in it, the oldest first
-      # @raise [HttpError] if the process does not answer
       def kept(place, name) = place.here? ? Runtime.current.kept(name) : call(place, :"kept_#{name}")
 
       # Runs one of Calls in the place's process.
       #
-      # @param place [Place]
-      # @param name [Symbol]
       # @param timeout [Symbol] a key of TIMEOUTS
-      # @param options [Hash{Symbol => Object}] the options of the call
-      # @return [Object] its answer
-      # @raise [HttpError] if the process does not answer, or refuses
       def call(place, name, timeout: :reading, **options)
         ask(place, @timeouts.fetch(timeout), name, **options)
       rescue Invalid => e
@@ -178,10 +159,7 @@ module Memscope
       # Runs one of Calls in one process after the other, so that they do not all stop at the same time. If a process
       # fails, the results of the others are kept. If it does not answer, the others still get their time.
       #
-      # @param places [Array<Place>]
-      # @param name [Symbol]
       # @param timeout [Symbol] the key in TIMEOUTS of the total
-      # @return [Array<Outcome>]
       def call_each(places, name, timeout:, **options)
         seconds = @timeouts[timeout]
         deadline = Clock.now + seconds
@@ -196,8 +174,6 @@ module Memscope
 
       # Never cached: another worker may have started or stopped the profile a moment ago.
       #
-      # @param profiler [Symbol] a value of PROFILERS
-      # @param places [Array<Place>]
       # @return [Array<Outcome>] for each place, a Hash as the profiler's Lease.state
       def profile_states(profiler, places)
         places.map do |place|
@@ -205,12 +181,8 @@ module Memscope
         end
       end
 
-      # @param profiler [Symbol] a value of PROFILERS
-      # @param place [Place]
       # @param state [Hash{Symbol => Object}] the place's present state (profile_states)
-      # @param form [Array<Object>] the form of the block's result, such as :text
       # @return [Object] the block's result, or without a block the profile, possibly some seconds old
-      # @raise [HttpError] if there is none, or the process does not answer
       def kept_profile(profiler, place, state, *form)
         begun = state[:session]&.positive?
         raise HttpError.of(404, :no_profile, name: profiler.name.tr("_", " "), place: place) unless begun

@@ -10,29 +10,16 @@ module Memscope
     class HttpError < StandardError
       WORDS = Words.beside(__FILE__)
 
-      # @param name [Symbol] of a text in request.words
-      # @param figures [Hash{Symbol => Object}] of that text
-      # @return [HttpError]
       def self.of(status, name, headers: {}, **figures) = new(status, WORDS.fill(name, figures), headers)
 
-      # @param name [String] the parameter
-      # @param given [Object]
-      # @param allowed [String]
-      # @return [HttpError]
       def self.parameter(name, given, allowed)
         new(400, "#{name}: given #{given.to_s[0, 20].inspect}, allowed: #{allowed}.")
       end
 
-      # @param name [String] the parameter
-      # @param given [Object]
-      # @param allowed [Array<Object>]
-      # @return [Object] the allowed value that is written like the given one
-      # @raise [HttpError] if there is none
       def self.choose(name, given, allowed)
         allowed.find { |one| one.to_s == given.to_s } || raise(parameter(name, given, allowed.join(", ")))
       end
 
-      # @param error [Invalid] from a call of Memscope
       # @return [HttpError] without the name of that call
       def self.invalid(error) = new(400, "#{error.as}.")
 
@@ -47,7 +34,6 @@ module Memscope
       # @return [String] "Not found"
       def title = ::Rack::Utils::HTTP_STATUS_CODES.fetch(status).gsub(/(?<= )[A-Z]/, &:downcase)
 
-      # @return [Symbol] the template in views/
       def template = :error
     end
 
@@ -65,7 +51,6 @@ module Memscope
       MAX_FORM = 4096
       MAX_ACCEPT = 1024
 
-      # @param text [String, nil] from a header
       # @return [String] its beginning, quoted, for a log line
       def self.excerpt(text) = text.to_s[0, 60].inspect
 
@@ -73,7 +58,6 @@ module Memscope
       # extension that names a format; :html, :json or :text; "GET".
       attr_reader :env, :base, :path, :format, :verb
 
-      # @param env [Hash] Rack's environment
       def initialize(env)
         @env = env
         @verb = env["REQUEST_METHOD"].to_s
@@ -82,8 +66,6 @@ module Memscope
         @format = FORMATS.fetch(extension) { accepted(env["HTTP_ACCEPT"].to_s.b.byteslice(0, MAX_ACCEPT)) }
       end
 
-      # @return [Hash{String => Array<String>}] the query's parameters
-      # @raise [HttpError]
       def query
         text = env["QUERY_STRING"].to_s
         raise HttpError.of(414, :query_too_long) if text.bytesize > MAX_QUERY
@@ -91,8 +73,6 @@ module Memscope
         @query ||= decoded(text, "query")
       end
 
-      # @return [Hash{String => Array<String>}] the fields of the form in the body
-      # @raise [HttpError]
       def form
         type = env["CONTENT_TYPE"].to_s[/\A[^;,\s]*/].to_s
         raise HttpError.of(415, :no_form, type: FORM) unless type.empty? || type.casecmp?(FORM)
@@ -100,9 +80,6 @@ module Memscope
         decoded(body, "form")
       end
 
-      # @param path [String] of a page of this application
-      # @param query [Hash] parameters
-      # @return [String] a link to it
       def link(path, query = {})
         place = path == "/" && !@base.empty? ? @base : "#{@base}#{path}"
         query.empty? ? place : "#{place}?#{URI.encode_www_form(query)}"

@@ -108,9 +108,7 @@ module Memscope
       end
 
       # What only the process itself keeps, or can look up.
-      def self.kept(ledger)
-        { verdict: Runtime.current.verdict, objects: Objects.kept, mappers: mappers(ledger) }
-      end
+      def self.kept(ledger) = { verdict: Runtime.current.verdict, objects: Objects.kept, mappers: mappers(ledger) }
 
       def self.of_jemalloc(ledger, native)
         [Arenas, Fragmentation].map { |kind| kind.read(native: native) } if ledger.allocator.name == :jemalloc

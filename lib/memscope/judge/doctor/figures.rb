@@ -38,7 +38,6 @@ module Memscope
       def_delegators :process_memory, :anonymous_huge_bytes, :swap_bytes, :uss_bytes, :threads
       def_delegators :cgroup, :limit_bytes
 
-      # @param evidence [Diagnosis::Evidence]
       # @param earlier [Figures, nil] those of an earlier diagnosis
       # @param margin [Float] by which thresholds are multiplied
       def initialize(evidence, earlier = nil, margin: 1.0)
@@ -48,14 +47,10 @@ module Memscope
       end
 
       # @param entry [Symbol, Proc, nil] the name of a figure, or a block to run in this object
-      # @return [Object] its value
       def figure(entry, *arguments)
         entry.is_a?(Proc) ? instance_exec(*arguments, &entry) : (entry && public_send(entry))
       end
 
-      # @param number [Numeric, nil]
-      # @param threshold [Numeric]
-      # @return [Boolean] whether the number reaches the threshold times the margin
       def reaches?(number, threshold) = !number.nil? && number >= threshold * @margin
 
       # @return [Integer, nil] bytes of the ledger's row at that path; nil if there is no such row
@@ -87,10 +82,8 @@ module Memscope
       # @return [Symbol, nil] why a rule does not apply to this process: the name of a text
       def without_glibc = (:without_glibc unless allocator.name == :glibc)
 
-      # @return [Symbol, nil]
       def without_jemalloc = (:without_jemalloc unless allocator.name == :jemalloc)
 
-      # @return [Symbol, nil]
       def without_limit = (:without_limit unless limit_bytes)
 
       # @return [Symbol, nil] why this diagnosis cannot be compared with the earlier one
@@ -113,9 +106,7 @@ module Memscope
 
       # @return [String, nil] the objects whose sizes were not read, and why. If there are any, ruby_bytes is a lower
       #   bound, and untracked_bytes an upper bound
-      def unsized_reason
-        ledger.reasons[:held_by_objects_bytes] || (missing unless ledger.held_by_objects_bytes)
-      end
+      def unsized_reason = ledger.reasons[:held_by_objects_bytes] || (missing unless ledger.held_by_objects_bytes)
 
       # @return [Integer, nil] bytes in use in malloc, as far as they can be resident, that neither objects nor a
       #   just-in-time compiler report holding. jemalloc also counts blocks never written to, such as VM stacks
@@ -143,17 +134,13 @@ module Memscope
       def unjudged_increase_bytes = snapshot.gc[:oldmalloc_increase_bytes] || 0
 
       # @return [String, nil] for how long a full GC or a compaction stops Ruby, as a purge predicts it
-      def predicted_pause(lever)
-        evidence.gc_pause_ms && pause(evidence.gc_pause_ms * RubyHeap::FULL_GCS.fetch(lever))
-      end
+      def predicted_pause(lever) = evidence.gc_pause_ms && pause(evidence.gc_pause_ms * RubyHeap::FULL_GCS.fetch(lever))
 
       # @return [Integer, nil] bytes of garbage or, if these are unknown, the maximum bytes that may be garbage
       def garbage_bytes = garbage ? garbage.bytes : garbage_max_bytes
 
       # @return [Integer] bytes by which Ruby lets malloc grow before a GC; up to that much can be free after the GC
-      def gc_room
-        snapshot.gc.values_at(:malloc_increase_bytes_limit, :oldmalloc_increase_bytes_limit).compact.sum
-      end
+      def gc_room = snapshot.gc.values_at(:malloc_increase_bytes_limit, :oldmalloc_increase_bytes_limit).compact.sum
 
       # If no forked child found the garbage, all that died since the last full GC may be garbage. A large bound is not
       # worth reporting unless Ruby, which usually collects once malloc has grown by gc_room, is late.
@@ -186,7 +173,6 @@ module Memscope
         environment.raised(:pages).reject { |text| text.include?("INIT_SLOTS") && kept < empty / 2 }
       end
 
-      # @return [RubyHeap::CompactionForecast]
       def forecast = @forecast ||= RubyHeap::CompactionForecast.new(ruby_heap)
 
       # @return [Integer, nil] the part of hidden_empty_bytes that garbage collections return
@@ -251,7 +237,6 @@ module Memscope
       # @return [String, nil] the objects whose sizes were not read in one of the two diagnoses
       def unsized_growth = [self, earlier].filter_map(&:unsized_reason).first
 
-      # @param figure [Symbol, Proc]
       # @return [Integer, nil] how much the figure has grown since the earlier diagnosis; 0 if it fell
       def growth_of(figure) = change_of(figure)&.clamp(0..)
 
@@ -279,15 +264,10 @@ module Memscope
       end
 
       # @return [Integer, nil] bytes of live slots and of malloc memory in use
-      def in_use_bytes
-        parts = [row_bytes(:ruby_heap, :live_slots), detail(:malloc, :in_use_bytes)]
-        parts.sum unless parts.include?(nil)
-      end
+      def in_use_bytes = total([row_bytes(:ruby_heap, :live_slots), detail(:malloc, :in_use_bytes)])
 
       # @return [Integer, nil] resident memory that malloc and Ruby's heap keep, in no used block or slot
-      def free_bytes
-        unused_bytes&.+(%i[free_slots empty_pages].sum { |id| row_bytes(:ruby_heap, id).to_i })
-      end
+      def free_bytes = unused_bytes&.+(%i[free_slots empty_pages].sum { |id| row_bytes(:ruby_heap, id).to_i })
 
       # @return [Float] time since the earlier diagnosis
       def seconds = (ledger.at - earlier.ledger.at).to_f

@@ -28,8 +28,6 @@ module Memscope
     # margin applies to the floor, to the ratio, and to whatever the block asks by Figures#reaches?.
     # @api private
     Rule = Struct.new(:id, :subject, :affected, :inapplicable, :floor, :ratio, :of, :block) do
-      # @param figures [Figures]
-      # @param stricter [Figures] with a margin
       # @param held [Symbol, nil] the severity of this rule's finding in the last diagnosis
       # @return [Array(Hash, Hash)] the bodies of a Diagnosis::Check and of a Finding; nil for the Finding if there is
       #   none
@@ -51,9 +49,7 @@ module Memscope
 
       def check(outcome, reason = nil) = { id: id, subject: subject, outcome: outcome, reason: reason }
 
-      def floors
-        floor.zero? && ratio.zero? ? {} : { floor_bytes: floor, floor_ratio: ratio, floor_ratio_of: of }
-      end
+      def floors = floor.zero? && ratio.zero? ? {} : { floor_bytes: floor, floor_ratio: ratio, floor_ratio_of: of }
 
       def found(figures, bytes)
         threshold = [floor, ratio * (figures.figure(of) || 0)].max
@@ -92,13 +88,9 @@ module Memscope
       @all = []
 
       class << self
-        # @return [Array<Rule>]
         attr_reader :all
 
-        # @param source [Figures] whose methods are figures
-        # @param name [Symbol] of a text in rules.words
         # @param rule [Symbol, nil] whose own text of that name comes first
-        # @param given [Hash{Symbol => Object}] further figures
         def text(source, name, rule = nil, given = {})
           own = "#{rule}.#{name}"
           figures = Hash.new do |_none, figure|

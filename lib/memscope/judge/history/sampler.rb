@@ -98,17 +98,12 @@ module Memscope
         end
       end
 
-      # @param series [Symbol]
-      # @return [Integer] seconds between its samples
       def spacing(series) = @tasks.find { |task| task.series.include?(series) }&.spacing || SECONDS
 
-      # @return [Hash{Symbol => Integer}]
       def spacings = @tasks.flat_map { |task| task.series.map { |series| [series, task.spacing] } }.to_h
 
       # Takes a sample, at the same point of each bucket, but at a different one in each process, so that the processes
       # of a server do not work at the same moment.
-      #
-      # @return [Float] seconds until the next sample
       def call
         @began ||= Native.mark_history(EVENTS.index(:started), self.class.now.to_i) || true
         step
@@ -119,7 +114,6 @@ module Memscope
       # Takes one sample of each series that is due.
       #
       # @param at [Numeric, nil] Sampler.now by default
-      # @return [void]
       def step(at = nil)
         due = at || self.class.now
         values = totals
@@ -131,8 +125,6 @@ module Memscope
       end
 
       # Adds readings that were taken for another purpose, so that the history need not take its own.
-      #
-      # @return [void]
       def offer(ledger, memory)
         add({ **rows(ledger), **sizes(memory) })
         now = self.class.now

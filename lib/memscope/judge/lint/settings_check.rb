@@ -22,7 +22,6 @@ module Memscope
       # The variable of some build of jemalloc, or a misspelling of it. Builds differ in the prefix.
       CONF = /\A(.*?)_?MALLOC_?CONF\z/i
 
-      # @param inputs [Inputs]
       def initialize(inputs)
         @inputs = inputs
         @allocator = inputs.allocator
@@ -105,9 +104,7 @@ module Memscope
       end
 
       # A problem for each text that the allocator did not accept.
-      def refused
-        @allocator.settings.values.select(&:ignored).map { |setting| refusal(setting, setting.ignored) }
-      end
+      def refused = @allocator.settings.values.select(&:ignored).map { |setting| refusal(setting, setting.ignored) }
 
       def refusal(setting, reason)
         place = source_of(setting)

@@ -9,15 +9,12 @@ module Memscope
     class DecisionRules
       include Quantity
 
-      # @param policy [Policy]
-      # @param window [ReadingWindow]
       def initialize(policy, window)
         @policy = policy
         @window = window
         @group = window.newest
       end
 
-      # @return [Decision]
       def decision
         why = unknown || waiting
         @over = @window.over_bytes unless why

@@ -11,8 +11,6 @@ module Memscope
       # The growth of the group is measured over this many readings.
       RISING_READINGS = 3
 
-      # @param policy [Policy]
-      # @param readings [Array<Group>] oldest first
       def initialize(policy, readings)
         @policy = policy
         @readings = readings.slice_when do |earlier, later|
@@ -20,7 +18,6 @@ module Memscope
         end.to_a.last
       end
 
-      # @return [Group]
       def newest = @readings.last
 
       # @return [Boolean] whether the group's last HARD_READINGS readings are above the hard limit

@@ -9,8 +9,6 @@ module Memscope
 
       HOUR = 3600.0
 
-      # @param policy [Policy]
-      # @param window [ReadingWindow]
       def initialize(policy, window)
         @policy = policy
         @group = window.newest

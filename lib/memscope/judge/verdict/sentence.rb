@@ -16,10 +16,8 @@ module Memscope
       LASTING = 2 * 3600
 
       class << self
-        # @param verdict [Verdict]
         def of(verdict) = send(verdict.kind, verdict)
 
-        # @param layer [Symbol, nil]
         # @return [String, nil] the layer, for people
         def layer(layer) = layer && WORDS[:"layer.#{layer}"]
 

@@ -23,7 +23,6 @@ module Memscope
       # Slots that Ruby 3.4 and newer keep free in each heap (GC_HEAP_INIT_SLOTS).
       INIT_SLOTS = 10_000
 
-      # @param heap [RubyHeap] preferably one read with `collect: true`
       def initialize(heap)
         @heap = heap
         @version = heap.ruby.split(".").first(2).map(&:to_i)

@@ -161,8 +161,6 @@ module Memscope
     end
 
     # All families, in the order of their export. The costs of the readings are last, when all readings have been taken.
-    #
-    # @return [Array<Definition>]
     DEFINITIONS = Table.read.freeze
   end
 end

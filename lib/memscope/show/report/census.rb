@@ -7,8 +7,7 @@ module Memscope
       # Heading of the last column, which names the rows, by grouping.
       NAMES = { class: "class", type: "type", imemo: "kind", slot_size: "slot bytes", age: "age" }.freeze
       # The field below each heading.
-      COLUMNS = { "%s" => :memsize_bytes, "in slots" => :slot_bytes, "objects" => :count,
-                  "old" => :old_count }.freeze
+      COLUMNS = { "%s" => :memsize_bytes, "in slots" => :slot_bytes, "objects" => :count, "old" => :old_count }.freeze
 
       def initialize(reading, by: :class, **list)
         super(reading, **list)
@@ -79,9 +78,8 @@ module Memscope
 
       def lede
         objects, slots, all = TOTALS.map { |name| @reading[name].change }
-        growth = text(:grown_objects, seconds: format("%.1f", @reading.seconds), objects: signed(objects),
-                                      slots: signed_mebibytes(slots), all: signed_mebibytes(all))
-        ["  #{growth}"]
+        "  #{text(:grown_objects, seconds: format('%.1f', @reading.seconds), objects: signed(objects),
+                                  slots: signed_mebibytes(slots), all: signed_mebibytes(all))}"
       end
 
       def value(row, field) = field == :later_count ? row.part(:count)&.after.to_i : row.change_of(field)

@@ -14,9 +14,7 @@ module Memscope
 
       def title = ([super, @page.joined(["GET #{@reading.path}", @reading.target])] if @reading.path)
 
-      def subject
-        ["RAILS_ENV #{@reading.environment}#{' (default)' if @reading.reasons.key?(:environment)}", *super]
-      end
+      def subject = ["RAILS_ENV #{@reading.environment}#{' (default)' if @reading.reasons.key?(:environment)}", *super]
 
       def sections
         curve = [table, rise] if @reading.path && @reading.points.any?
@@ -24,23 +22,21 @@ module Memscope
       end
 
       def table
-        rows = @reading.points.map do |point|
-          bytes = [point.slot_bytes, point.malloc_bytes, point.rss_bytes].map { |number| cell(number) }
-          [count(point.iterations), count(point.objects), *bytes]
-        end
-        @page.table(HEADINGS, rows)
+        @page.table(HEADINGS, @reading.points.map do |point|
+          [count(point.iterations), count(point.objects), cell(point.slot_bytes), cell(point.malloc_bytes),
+           cell(point.rss_bytes)]
+        end)
       end
 
       # The growth per request over the rounds that are judged.
       def rise
         return unless (objects = @reading.per_iteration(:objects))
 
-        slots, malloc, rss = %i[slot_bytes malloc_bytes rss_bytes].map { |name| bytes(@reading.per_iteration(name)) }
-        say(:rise, requests: count(@reading.judged_iterations), objects: format("%+.1f", objects),
-                   slots: slots, malloc: malloc, rss: rss)
+        bytes = { slots: :slot_bytes, malloc: :malloc_bytes, rss: :rss_bytes }.transform_values do |name|
+          @reading.per_iteration(name)&.then { |number| "#{signed(number.round)} B" } || @page.unknown
+        end
+        say(:rise, requests: count(@reading.judged_iterations), objects: format("%+.1f", objects), **bytes)
       end
-
-      def bytes(number) = number ? "#{signed(number.round)} B" : @page.unknown
 
       def each = @reading.path ? "request" : "iteration"
 
@@ -61,8 +57,7 @@ module Memscope
       end
 
       def lines(grown)
-        ["  +#{amount(grown)} per #{each} " \
-         "(#{grown.growth.map { |number| count(number) }.join(', ')})",
+        ["  +#{amount(grown)} per #{each} (#{grown.growth.map { |number| count(number) }.join(', ')})",
          *grown.places.map { |place| "    #{origin(place)}" },
          *("    held by #{grown.held_by.join(ARROWS[@page.unicode?])}" if grown.held_by)]
       end
@@ -90,10 +85,7 @@ module Memscope
 
       def longer = @reading.path ? "--requests=#{@reading.longer_iterations}" : "warmup: #{@reading.longer_iterations}"
 
-      def expired
-        names = @reading.expired.join(", ")
-        say(:expired, names: names) unless names.empty?
-      end
+      def expired = (say(:expired, names: @reading.expired.join(", ")) if @reading.expired.any?)
 
       def reasons = unavailable(@reading.reasons.except(:environment))
 

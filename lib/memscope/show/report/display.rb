@@ -22,7 +22,7 @@ module Memscope
 
       # Returns nil if the terminal reports no width, or if nothing has loaded io/console.
       def self.columns(io)
-        io.winsize.last.then { |columns| columns if columns.positive? } if io.respond_to?(:winsize)
+        io.winsize.last.nonzero? if io.respond_to?(:winsize)
       rescue SystemCallError
         nil
       end

@@ -18,9 +18,9 @@ module Memscope
       end
 
       def footer
-        wall, gvl = [@reading.cost.wall_us, @reading.cost.gvl_us].map { |time| milliseconds(time) }
-        fork = @reading.pause_ms&.*(1000)
-        "  #{text(fork ? :written_by_child : :written, wall: wall, gvl: gvl, fork: fork && milliseconds(fork))}"
+        wall, gvl, fork = [@reading.cost.wall_us, @reading.cost.gvl_us, @reading.pause_ms&.*(1000)]
+                          .map { |time| time && milliseconds(time) }
+        "  #{text(fork ? :written_by_child : :written, wall: wall, gvl: gvl, fork: fork)}"
       end
     end
   end

@@ -52,11 +52,11 @@ module Memscope
         bad = @reading.select(&:unhealthy?)
         return without_problems if bad.empty?
 
-        counts = bad.group_by(&:severity).map do |severity, found|
-          severity == :critical ? "#{found.size} critical" : counted(found.size, "warnings")
+        counts = bad.map(&:severity).tally.map do |severity, number|
+          severity == :critical ? "#{number} critical" : counted(number, "warnings")
         end
-        now = returned
-        "#{counts.join(' and ')}. #{rss}#{"; #{now} can be released now" if now}.#{only_later(bad)}"
+        now = returned&.then { |bytes| "; #{bytes} can be released now" }
+        "#{counts.join(' and ')}. #{rss}#{now}.#{only_later(bad)}"
       end
 
       def garbage = @reading.find { |finding| finding.id == :possible_garbage }
@@ -71,8 +71,8 @@ module Memscope
         rows = changes.except(:rss, :uss).select { |_row, bytes| bytes.abs >= MEBIBYTE }.first(3)
         parts = rows.map { |row, bytes| "#{row.name.tr('_', ' ')} #{signed_mebibytes(bytes)}" }
         parts << "private #{signed_mebibytes(changes[:uss])}" if changes[:uss]
-        seconds = (@reading.at - @reading.changed_since).round
-        text(:changed, seconds: count(seconds), rss: signed_mebibytes(changes[:rss]), parts: parts.join(", "))
+        text(:changed, seconds: count((@reading.at - @reading.changed_since).round),
+                       rss: signed_mebibytes(changes[:rss]), parts: parts.join(", "))
       end
 
       # A leak is a finding.

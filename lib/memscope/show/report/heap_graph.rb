@@ -19,10 +19,11 @@ module Memscope
         own, others = rows.partition { |_bytes, one| one.own? }
         scale = Scale.of(others.map(&:first))
         tiny, shown = alike(others).partition { |bytes,| !all && scale.tiny?(bytes) }
-        left = { "less than 0.05 #{scale.unit}" => tiny, "memscope itself" => own }.reject { |_of, some| some.empty? }
-        @page.listing([scale.unit, heading],
-                      [*shown.map { |bytes, text| [scale.text(bytes), text] },
-                       *left.map { |of, some| ["", "#{counted(some.size, 'rows')} of #{of}"] }], long: :wrap)
+        lines = shown.map { |bytes, text| [scale.text(bytes), text] }
+        { "less than 0.05 #{scale.unit}" => tiny, "memscope itself" => own }.each do |of, some|
+          lines << ["", "#{counted(some.size, 'rows')} of #{of}"] if some.any?
+        end
+        @page.listing([scale.unit, heading], lines, long: :wrap)
       end
 
       # Rows with the same text become one.
@@ -47,12 +48,9 @@ module Memscope
         fields = columns.filter_map { |heading, field| field if heading.include?("%s") }
         scale = Scale.of(rows.flat_map { |row| fields.map { |field| value(row, field) } })
         rows = rows.reject { |row| fields.all? { |field| scale.tiny?(value(row, field)) } }
-        groups = rows.map { |row| [yield(row), [row]] }
-        sums(columns, name, groups, scale, keys: classes_of(rows)) if rows.any?
+        keys = rows.grep(HeapGraph::ClassRow).map(&:name) # to which links lead
+        sums(columns, name, rows.map { |row| [yield(row), [row]] }, scale, keys: keys) if rows.any?
       end
-
-      # The names to which links lead.
-      def classes_of(rows) = (rows.map(&:name) if rows.first.is_a?(HeapGraph::ClassRow))
 
       def of_others(rows) = rows.reject { |row| Terms.own?(row.name) }
 
@@ -87,18 +85,14 @@ module Memscope
         @page.wrapped("new: #{objects(@reading.new_count, @reading.new_bytes)}; garbage: #{garbage}; in all #{all}")
       end
 
-      def paths
-        paths_under(text(:new_holders), @reading.paths.map { |path| [path.accumulated_bytes, path] })
-      end
+      def paths = paths_under(text(:new_holders), @reading.paths.map { |path| [path.accumulated_bytes, path] })
 
       def classes
         listed({ "new %s" => :new_bytes, "new objects" => :new_count, "+%s" => :bytes, "+objects" => :count }, "class",
                of_others(@reading.classes), &CLASS)
       end
 
-      def sites
-        listed({ "new %s" => :bytes, "new objects" => :count }, "allocated at", @reading.sites, &:name)
-      end
+      def sites = listed({ "new %s" => :bytes, "new objects" => :count }, "allocated at", @reading.sites, &:name)
 
       def dumps = "dumps #{@reading.sources.join(', ')}"
     end
@@ -126,7 +120,7 @@ module Memscope
         return say(:no_path, name: asked, why: unreached) if asked && @reading.target_count.to_i.zero?
 
         rows = @reading.paths.map { |path| [path.accumulated_bytes || path.retained_bytes, path] }
-        [paths_under(asked ? sought : text(:accumulated), rows, all: asked), roots(@reading.paths)].compact
+        [paths_under(asked ? sought : text(:accumulated), rows, all: asked), roots(@reading.paths)]
       end
 
       def unreached
@@ -148,9 +142,7 @@ module Memscope
 
       def sites = listed(OWN, "allocated at", @reading.sites.to_a, &:name)
 
-      def dominators
-        paths_under(text(:dominators), @reading.dominators.map { |one| [one.retained_bytes, one] })
-      end
+      def dominators = paths_under(text(:dominators), @reading.dominators.map { |one| [one.retained_bytes, one] })
 
       def garbage = listed(OWN, "class of garbage", @reading.garbage.first(MAX_ROWS), &CLASS)
 
@@ -158,9 +150,8 @@ module Memscope
         found = @reading.strings or return
         rows = listed({ "%s" => :saved_bytes, "objects" => :count }, "the same String",
                       found.duplicates.first(MAX_ROWS)) { |row| "#{row.name} of #{count(row.length)} B" }
-        [*([rows] if rows),
-         say(:duplicates, number: count(found.duplicate_count), all: counted(found.count, "Strings"),
-                          bytes: size(found.saved_bytes))]
+        [rows, say(:duplicates, number: count(found.duplicate_count), all: counted(found.count, "Strings"),
+                                bytes: size(found.saved_bytes))]
       end
 
       def cost

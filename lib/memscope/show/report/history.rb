@@ -82,10 +82,8 @@ module Memscope
 
       # The series in bytes that changed.
       def curves
-        return unless @history&.started_at
-
-        page = HistoryPage.new(@history, unicode: @page.unicode?, width: @page.width)
-        page.table(:bytes, changed: true)
+        page = HistoryPage.new(@history, unicode: @page.unicode?, width: @page.width) if @history&.started_at
+        page&.table(:bytes, changed: true)
       end
 
       # Why there is no verdict is part of its sentence.

@@ -58,7 +58,7 @@ module Memscope
       def table
         headings = HEADINGS.first(@sharing ? 3 : 2)
         lines = [*@reading.rows.filter(&:visible?).flat_map { |row| lines_of(row) },
-                 [numbers(@sum, percent(@sum), shared_sum), closing, []]]
+                 [numbers(@sum, percent(@sum), total(@reading.rows.map(&:shared_bytes))), closing, []]]
         room = @page.room([headings, *lines.map(&:first)])
         @page.listing([*headings, ""], lines.map { |numbers, *text| [*numbers, fitting(*text, room)] })
       end
@@ -86,12 +86,6 @@ module Memscope
 
       def percent(bytes) = @reading.rss_bytes.zero? ? "" : format("%.1f %%", 100.0 * bytes / @reading.rss_bytes)
 
-      # Returns nil if the shared memory of any row is unknown.
-      def shared_sum
-        parts = @reading.rows.map(&:shared_bytes)
-        parts.sum unless parts.include?(nil)
-      end
-
       def closing
         difference = @sum - @reading.rss_bytes
         return "= RSS of this reading, to the byte" if difference.zero?
@@ -101,12 +95,11 @@ module Memscope
 
       # How much of the memory allocated through malloc is held by Ruby objects, if the rest is known.
       def holders
-        allocated, held, untracked, jit =
-          malloc.values_at(:in_use_bytes, :held_by_objects_bytes, :untracked_bytes, :jit_metadata_bytes)
+        names = %i[in_use_bytes held_by_objects_bytes untracked_bytes jit_metadata_bytes]
+        allocated, held, untracked, jit = malloc.values_at(*names).map { |bytes| bytes && size(bytes) }
         return unless untracked
 
-        say(jit ? :holders_and_jit : :holders, allocated: size(allocated), held: size(held), jit: jit && size(jit),
-                                               untracked: size(untracked))
+        say(jit ? :holders_and_jit : :holders, allocated: allocated, held: held, jit: jit, untracked: untracked)
       end
 
       def malloc = @reading.row(:malloc)&.detail || {}
@@ -144,9 +137,8 @@ module Memscope
       def checked = @reading.each_path.filter_map { |_path, row| row if row.check }
 
       def reasons
-        reasons = @reading.reasons
-        reasons = { malloc: @reading.allocator.proof, **reasons } unless @reading.allocator.proved?
-        unavailable(reasons)
+        allocator = @reading.allocator
+        unavailable({ **(allocator.proved? ? {} : { malloc: allocator.proof }), **@reading.reasons })
       end
 
       def footer = @page.joined([cost, against_statm, agreement].compact, indent: "  ")
@@ -161,8 +153,8 @@ module Memscope
       end
 
       def agreement
-        all = checked
-        "#{all.count { |row| row.check.verified? }} of #{counted(all.length, 'checks')} passed" unless all.empty?
+        passed = checked.map { |row| row.check.verified? }
+        "#{passed.count(true)} of #{counted(passed.size, 'checks')} passed" if passed.any?
       end
     end
 
@@ -249,9 +241,7 @@ module Memscope
 
       # The changes that do not print as 0.0, or that have such a change below them. Returns none if a ledger could not
       # be read.
-      def moved(rows)
-        rows.filter { |row| row.change && (mebibytes(row.change) != "0.0" || moved(row.rows).any?) }
-      end
+      def moved(rows) = rows.filter { |row| row.change && (mebibytes(row.change) != "0.0" || moved(row.rows).any?) }
     end
   end
 end

@@ -7,7 +7,7 @@ module Memscope
       private
 
       def subject
-        version = @reading.version && (@reading.version[/\A\d+(\.\d+)+/] || @reading.version)
+        version = @reading.version&.slice(/\A\d+(\.\d+)+|.*/)
         ["settings of #{[@reading.allocator, version].compact.join(' ')}", "pid #{@reading.pid}"]
       end
 

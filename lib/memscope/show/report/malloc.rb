@@ -21,9 +21,7 @@ module Memscope
 
       def explains = %i[arenas]
 
-      def sections
-        @reading.known? && Arena::COLUMNS.key?(@reading.allocator) ? [table, mmapped, decay] : []
-      end
+      def sections = @reading.known? && Arena::COLUMNS.key?(@reading.allocator) ? [table, mmapped, decay] : []
 
       def jemalloc? = @reading.allocator == :jemalloc
 

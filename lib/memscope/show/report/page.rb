@@ -111,9 +111,7 @@ module Memscope
         end
       end
 
-      def encoded(text)
-        @unicode ? text : text.encode(Encoding::US_ASCII, invalid: :replace, undef: :replace, replace: "?")
-      end
+      def encoded(text) = @unicode ? text : text.encode("US-ASCII", invalid: :replace, undef: :replace, replace: "?")
 
       # The end of a long text, since that is most specific. A path is cut between directories if that leaves enough
       # of it.
@@ -231,21 +229,19 @@ module Memscope
         groups = groups.reject { |_name, rows| rows.empty? }
         headings = columns.map { |heading, _field| heading.sub("%s", scale&.unit.to_s) }
         lines = groups.map do |group, rows|
-          numbers = columns.map { |heading, field| [heading, field, rows.map { |row| value(row, field) }] }
-          [*numbers.map { |heading, field, values| sum_cell(heading, field, values, scale) }, group]
+          [*columns.map { |heading, field| sum_cell(heading, field, rows, scale) }, group]
         end
         @page.listing([*headings, name], lines, **listing)
       end
 
       def value(row, field) = row.public_send(field)
 
-      def sum_cell(heading, field, numbers, scale)
-        return @page.unknown if numbers.include?(nil)
-
+      def sum_cell(heading, field, rows, scale)
+        sum = total(rows.map { |row| value(row, field) }) or return @page.unknown
         growth = heading.start_with?("+")
-        return growth ? signed(numbers.sum) : count(numbers.sum) unless scale && field.end_with?("bytes")
+        return growth ? signed(sum) : count(sum) unless scale && field.end_with?("bytes")
 
-        growth ? scale.signed(numbers.sum) : scale.text(numbers.sum)
+        growth ? scale.signed(sum) : scale.text(sum)
       end
 
       # A sentence if the order of the first rows may be chance. `ranked` has the values by which rows are sorted, with

@@ -42,12 +42,11 @@ module Memscope
         growth = @reading.growth.to_h { |row| [row.id, row] }
         rows = ledger.rows.filter(&:visible?).map { |row| [row.bytes, [*growth[row.id]], row.label] }
         rows << [ledger.rss_bytes, growth.values, text(:sum, at: moment(ledger.at))]
-        @page.listing(["MiB", "+last hour", grown_since, ""], rows.map do |bytes, grown, label|
+        since = @reading.growth_since&.strftime("+since %m-%d %H:%M") || "+in all"
+        @page.listing(["MiB", "+last hour", since, ""], rows.map do |bytes, grown, label|
           [mebibytes(bytes), *GROWTH.map { |name| change(grown.map(&name)) }, label]
         end)
       end
-
-      def grown_since = @reading.growth_since ? "+since #{@reading.growth_since.strftime('%m-%d %H:%M')}" : "+in all"
 
       def change(bytes) = bytes.empty? || bytes.include?(nil) ? @page.unknown : signed_mebibytes(bytes.sum)
 

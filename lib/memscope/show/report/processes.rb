@@ -46,10 +46,8 @@ module Memscope
       def name(worker) = worker.index ? "worker #{worker.index}" : { master: "master" }.fetch(worker.role, "this")
 
       def up(worker)
-        return @page.unknown unless worker.booted_at
-
-        length = duration([@reading.at - worker.booted_at, 0].max)
-        length.sub(/(?<=min)utes?|(?<=[hs])(?:our|econd)s?/, "")
+        time = worker.booted_at&.then { |booted| duration([@reading.at - booted, 0].max) }
+        time&.sub(/(?<=min)utes?|(?<=[hs])(?:our|econd)s?/, "") || @page.unknown
       end
 
       def rows
@@ -149,9 +147,8 @@ module Memscope
 
         libraries = @reading.mallocs.map { |library| "#{library.name}, #{library.path}" }
         libraries << text(:no_library) if libraries.empty?
-        settings = @reading.variables.to_h.map { |name, value| "#{name}=#{value}" }
         ["  #{text(:libraries)}", *libraries.map { |text| @page.wrapped(text, indent: "    ") },
-         *settings.map { |text| @page.wrapped("set: #{text}") }]
+         *@reading.variables.to_h.map { |name, value| @page.wrapped("set: #{name}=#{value}") }]
       end
 
       def cgroup

@@ -39,9 +39,7 @@ module Memscope
       def summary = @signed ? change : state
 
       # Paragraphs: how the profile was measured, its coverage of malloc, its cost, and the application's root.
-      def provenance
-        [[rate, *(coverage unless @signed)].join(" "), *([cost, *flaws].join(" ") unless @signed), *root]
-      end
+      def provenance = [[rate, *(coverage unless @signed)].join(" "), *([cost, *flaws].join(" ") unless @signed), *root]
 
       private
 
@@ -56,11 +54,9 @@ module Memscope
       def state
         return text(:none_live) if @reading.samples.zero?
 
-        figures = { time: duration((@reading.at - @reading.started_at).round),
-                    samples: counted(@reading.samples, "samples") }
-        return text(:few_samples, **figures) unless estimated?(@reading)
-
-        text(:live, bytes: size(@reading.live_bytes), error: error, objects: objects, survival: survival, **figures)
+        text(estimated?(@reading) ? :live : :few_samples,
+             time: duration((@reading.at - @reading.started_at).round), samples: counted(@reading.samples, "samples"),
+             bytes: size(@reading.live_bytes), error: error, objects: objects, survival: survival)
       end
 
       # Sorts by the memory that survived a full GC, if any did: that is certain to be held, the rest may be garbage.

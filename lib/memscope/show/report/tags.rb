@@ -11,9 +11,7 @@ module Memscope
 
       def sections = @reading.known? ? [lede, [table, *chance]] : []
 
-      def lede
-        text(:runs, sign: @page.plus_minus).lines(chomp: true).map { |line| "  #{line}" }
-      end
+      def lede = text(:runs, sign: @page.plus_minus).lines(chomp: true).map { |line| "  #{line}" }
 
       def table
         rows = @reading.top(@limit)

@@ -10,13 +10,11 @@ module Memscope
         RANGES = { "1h" => [10, "1 hour"], "12h" => [60, "12 hours"], "7d" => [600, "7 days"] }.freeze
 
         # @return [String] a key of RANGES
-        # @raise [HttpError]
         def range = choice("range", RANGES.keys, RANGES.keys.first)
 
         # @return [Array<Hash>] what the chart marks besides the history's events: their times and kinds
         def marks = []
 
-        # @return [String] the verdict on the process
         def verdict_sentence = read(:verdict).sentence
       end
 
@@ -27,7 +25,6 @@ module Memscope
         include OverTime
 
         READINGS = %i[history].freeze
-        # The columns of the deaths.
         DEATHS = ["last seen (UTC)", "MiB", "release", "pid", "ended"].freeze
 
         # @return [Memscope::History] with those of earlier processes in the same place, if the process has a black box
@@ -37,9 +34,7 @@ module Memscope
         def continued? = history.started_at != read(:history).started_at
 
         # @return [Boxes::Lives, nil] of the service of the page's process
-        def lives
-          processes.fetch(:lives, place.pid, sharers: 1) { Loading.unit(:Lives, Boxes).of(read(:history)) }
-        end
+        def lives = processes.fetch(:lives, place.pid, sharers: 1) { Loading.unit(:Lives, Boxes).of(read(:history)) }
 
         def marks
           ends = lives&.deaths.to_a.map { |one| [one.last_seen_at, "#{one.identity.role} ended (#{ended(one)})"] }
@@ -58,7 +53,6 @@ module Memscope
           rows.empty? ? [] : [Report::Page.new(unicode: true).listing(DEATHS, rows, keys: keys)]
         end
 
-        # @return [Postmortem, nil] of the death that the query names
         def death = lives&.deaths&.find { |one| name(one) == @request.query["death"]&.last }
 
         def to_json(*)

@@ -16,10 +16,8 @@ module Memscope
         # Rows of the table of a census. JSON has all.
         MAX_ROWS = 100
 
-        # @return [Memscope::Census, nil]
         def census = censuses.last
 
-        # @return [Memscope::HeapGraph, nil]
         def heap = kept(:heap, :heap_graph).last
 
         # @return [Array<Report::ReadingPage>] the growth since the census before, if there is one, and the census
@@ -31,16 +29,12 @@ module Memscope
           [*growth, Report.page(census, **options)]
         end
 
-        # @return [Symbol]
-        # @raise [HttpError]
         def by = choice("by", GROUPINGS.keys, :class)
 
         # @return [String] the class in the form's field, from the query or the posted form; empty: any
         def paths_to = form["paths_to"]&.last.to_s
 
         # The page's tables of the heap graph: rendered once, since it is kept.
-        #
-        # @yieldreturn [String]
         def tables(&) = @processes.fetch(:rendered, @request.base, place.pid, heap.at, &)
 
         def to_s(**)

@@ -26,7 +26,6 @@ module Memscope
 
         # A row with its number and shares on the page.
         Branch = Struct.new(:row, :mark, :owner, :held_bytes, :share, :branches) do
-          # @return [Integer] to be drawn
           def bytes = [row.bytes, 0].max
 
           def open? = share >= (mark ? OPEN : OPEN_BELOW)
@@ -44,13 +43,10 @@ module Memscope
         # @return [Ledger] the one that the diagnosis is based on, if the page has one; else a cheap one
         def ledger = @ledger ||= diagnosed? ? diagnosis.evidence.ledger : read(:ledger)
 
-        # @return [Diagnosis]
         def diagnosis = diagnosed.diagnosis
 
-        # @return [Diagnosis] without the forecast
         def doctor = read(:doctor)
 
-        # @return [Purge::Result] of a dry run
         def forecast = diagnosed.forecast
 
         # @return [Memscope::Workers] the master and all workers; without a cluster, this process
@@ -73,10 +69,7 @@ module Memscope
         # @return [String, nil] why this process knows no other worker, although it belongs to a cluster
         def alone = (workers.reasons[:workers] if @processes.workers.one?)
 
-        # @return [Array<Branch>] the visible top-level rows
-        def branches
-          @branches ||= ledger.rows.select(&:visible?).map { |row| branch(row, mark(row.id), row.id) }
-        end
+        def branches = @branches ||= ledger.rows.select(&:visible?).map { |row| branch(row, mark(row.id), row.id) }
 
         # @return [Array<Array(Branch, Float, Float, Float)>] the rows side by side, in percent: the left edge of each,
         #   its width, and the width of its unused end
@@ -94,7 +87,6 @@ module Memscope
         # @return [Integer] a lower bound of the resident but unused memory
         def held_bytes = branches.sum(&:held_bytes)
 
-        # @return [Integer] the sum of the rows
         def sum_bytes = ledger.rows.sum(&:bytes)
 
         # @return [Float, nil] the predicted pause of a full GC, in milliseconds

@@ -15,22 +15,17 @@ module Memscope
         # Headings by grouping. The first grouping is shown unless the query chooses another (by=caller).
         GROUPINGS = { line: "Line", caller: "Line of the application", method: "Method", library: "Library" }.freeze
         OBJECT_GROUPINGS = { **GROUPINGS, class: "Class" }.freeze
-        # Rows of a table.
         LINES = 30
 
         # @return [String] a key of Processes::PROFILERS
-        # @raise [HttpError]
         def kind = Processes::PROFILERS.key(profiler)
 
-        # @return [Boolean] whether the page is about objects
         def objects? = kind == "objects"
 
-        # @return [Hash{Symbol => String}] headings by grouping
         def groupings = objects? ? OBJECT_GROUPINGS : GROUPINGS
 
         # @return [Processes::Place] the process of this page: after a form for all workers, the process that the
         #   query names
-        # @raise [HttpError] for an unknown worker
         def place
           all = @outcomes && form["worker"]&.last == Processes::ALL
           @place ||= @processes.place(all ? @request.query : form)
@@ -39,7 +34,6 @@ module Memscope
         # @return [Array<Processes::Outcome>] the states of all workers
         def states = @states ||= @processes.profile_states(profiler, @processes.choose(nil))
 
-        # @param outcome [Processes::Outcome] one of `states`
         def status(outcome)
           state = outcome.result or return outcome.reason
           return state[:shared] ? "running" : "running, not started here" if state[:running]
@@ -58,14 +52,11 @@ module Memscope
         # @return [Boolean] whether a profile can be started in any worker
         def startable? = states.any? { |one| one.done? && !one.result[:running] }
 
-        # @return [Boolean] whether jemalloc's profiler is ready
         def jemalloc? = state[:jemalloc] == true
 
         # @return [Memscope::Profile] if the query names a tag (tag=), only the part of that tag
-        # @raise [HttpError] if none was started
         def reading = @reading ||= kept.then { |profile| tag ? profile.tagged(tag) : profile }
 
-        # @return [String, nil] the tag that the page is about
         def tag = @request.query["tag"]&.last
 
         # @return [Memscope::Tags, nil] nil if the process has no tags, or does not answer
@@ -76,11 +67,8 @@ module Memscope
         end
 
         # The tables of the profile. Those of one tag are not cached.
-        #
-        # @yieldreturn [String]
         def tables(&) = tag ? yield : kept(:tables, by, &)
 
-        # @return [Memscope::Profile, nil]
         def profile
           reading if state[:session]&.positive?
         rescue HttpError => e
@@ -89,10 +77,8 @@ module Memscope
         end
 
         # @return [Symbol] a key of `groupings`
-        # @raise [HttpError]
         def by = choice("by", groupings.keys, :line)
 
-        # @return [Report::ProfilePage] by the grouping of the query
         def table = @table ||= Report::ProfilePage.new(reading, by: by, limit: LINES, width: Report::Page::MAX_WIDTH)
 
         # @return [Report::ProfilePage, nil] by tag; nil without tags
@@ -109,15 +95,12 @@ module Memscope
           JSON.generate(do: form["do"].last, workers: @outcomes.map(&:summary))
         end
 
-        # @return [String] the same as text
         def to_s(**)
           return kept(:text) { |profile| profile.to_s(unicode: true) } unless @outcomes && @processes.cluster?
 
           "#{@outcomes.map { |outcome| "#{outcome.place}: #{outcome.reason || done}" }.join("\n")}\n"
         end
 
-        # @return [String] the flame graph
-        # @raise [HttpError] if none was started
         def flame_graph
           query = URI.encode_www_form({ worker: place.index, kind: (kind if objects?) }.compact)
           kept(:flame_graph) { |profile| profile.to_html(back: "../profile#{"?#{query}" unless query.empty?}") }
