@@ -81,10 +81,24 @@ static uint64_t held_by(const struct suspect_scan *scan, uint32_t holder) {
     return scan->shared[holder] + (memscope_graph_holds_dominated(scan->graph, holder) ? dominated : 0);
 }
 
+/* Inlined, since a compiler may leave out a call of a function that only prefetches. */
+static inline __attribute__((always_inline)) void prefetch_holder(const struct suspect_scan *scan, uint32_t node) {
+    uint32_t holder = node < scan->graph->node_count ? scan->dominators->dominator[node] : MEMSCOPE_NO_NODE;
+
+    if (holder == MEMSCOPE_NO_NODE)
+        return;
+    __builtin_prefetch(&scan->graph->type[holder]);
+    __builtin_prefetch(&scan->graph->bytes[holder]);
+    __builtin_prefetch(&scan->dominators->retained[holder]);
+    __builtin_prefetch(&scan->shared[holder], 1);
+    __builtin_prefetch(&scan->accumulated[holder], 1);
+}
+
 static void add_up_parts(struct suspect_scan *scan) {
     const struct memscope_dominators *dominators = scan->dominators;
 
     for (uint32_t node = 0, holder; node < scan->graph->node_count; node++) {
+        prefetch_holder(scan, node + MEMSCOPE_NODES_AHEAD);
         scan->accumulated[node] = 0;
         if (!memscope_reaches(scan->paths, node))
             continue;
@@ -93,11 +107,29 @@ static void add_up_parts(struct suspect_scan *scan) {
             (holder = holder_of(scan, node)) != MEMSCOPE_NO_NODE)
             scan->shared[holder] += dominators->retained[node];
     }
-    for (uint32_t position = 0; position < dominators->node_count; position++) {
-        uint32_t node = dominators->tree[position].node, holder = holder_of(scan, node);
-
-        if (holder != MEMSCOPE_NO_NODE && dominators->retained[node] <= held_by(scan, holder) / SMALL_PARTS)
+    for (uint32_t node = 0, holder; node < scan->graph->node_count; node++) {
+        prefetch_holder(scan, node + MEMSCOPE_NODES_AHEAD);
+        if (memscope_reaches(scan->paths, node) && (holder = holder_of(scan, node)) != MEMSCOPE_NO_NODE &&
+            dominators->retained[node] <= held_by(scan, holder) / SMALL_PARTS)
             scan->accumulated[holder] += dominators->retained[node];
+    }
+}
+
+/* Prefetches what add_up_lists will read, first of the node and then of its dominator. */
+static inline __attribute__((always_inline)) void look_ahead(const struct suspect_scan *scan, uint32_t position) {
+    const struct memscope_dominators *dominators = scan->dominators;
+
+    if (position >= 2 * MEMSCOPE_NODES_AHEAD) {
+        uint32_t node = dominators->tree[position - 2 * MEMSCOPE_NODES_AHEAD].node;
+
+        __builtin_prefetch(&dominators->dominator[node]);
+        __builtin_prefetch(&dominators->retained[node]);
+        __builtin_prefetch(&scan->followers[node]);
+    }
+    if (position >= MEMSCOPE_NODES_AHEAD) {
+        uint32_t node = dominators->tree[position - MEMSCOPE_NODES_AHEAD].node;
+
+        __builtin_prefetch(&dominators->retained[dominators->dominator[node]]);
     }
 }
 
@@ -106,6 +138,7 @@ static void add_up_lists(struct suspect_scan *scan) {
     for (uint32_t position = scan->dominators->node_count; position > 0; position--) {
         uint32_t node = scan->dominators->tree[position - 1].node, previous;
 
+        look_ahead(scan, position - 1);
         if (node >= scan->graph->slot_count)
             continue;
         previous = memscope_previous_in_list(scan->graph, scan->dominators, node, 2);

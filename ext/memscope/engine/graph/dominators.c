@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+/* Edges or nodes between one stage of prefetching and the next. */
+#define AHEAD 4
+
 /*
  * From here on nodes are known by their number in the order in which a depth-first search finds them, from 1 on. A
  * node's ancestors have smaller numbers, so "above node w" is "smaller than w".
@@ -95,6 +98,23 @@ static void add_back(struct dominator_scan *scan, uint32_t from, uint32_t to) {
     scan->search[to].last_back = scan->back_count;
 }
 
+/*
+ * Prefetches what the search will read for the edges of a visit further on: first for their nodes, then the nodes' own
+ * edges. Inlined, since a compiler may leave out a call of a function that only prefetches.
+ */
+static inline __attribute__((always_inline)) void look_ahead(const struct dominator_scan *scan, struct visit at) {
+    const struct memscope_heap_graph *graph = scan->graph;
+
+    if (at.end - at.edge > 2 * AHEAD) {
+        uint32_t node = graph->edges[at.edge + 2 * AHEAD];
+
+        __builtin_prefetch(&scan->number[node], 1);
+        __builtin_prefetch(&graph->first_edge[node]);
+    }
+    if (at.end - at.edge > AHEAD)
+        __builtin_prefetch(&graph->edges[graph->first_edge[graph->edges[at.edge + AHEAD]]]);
+}
+
 /* Numbers the nodes, and lists the edges that lead back. */
 static void search_depth_first(struct dominator_scan *scan) {
     struct visit *visits = scan->stack.visits, at;
@@ -105,8 +125,10 @@ static void search_depth_first(struct dominator_scan *scan) {
     while (depth > 0) {
         at = visits[--depth];
         while (at.edge < at.end) {
-            uint32_t to = scan->graph->edges[at.edge++], number = scan->number[to];
+            uint32_t to = scan->graph->edges[at.edge], number = scan->number[to];
 
+            look_ahead(scan, at);
+            at.edge++;
             if (number == 0) {
                 visits[depth++] = at;
                 at = find_node(scan, to, at.number);
@@ -207,6 +229,8 @@ static bool lay_out(const struct dominator_scan *scan, struct memscope_dominator
         uint32_t node = scan->found[number].node, above = number == 1 ? 0 : scan->found[number].dominator;
         uint32_t position = scan->search[above].free_position;
 
+        if (scan->count - number > MEMSCOPE_NODES_AHEAD)
+            __builtin_prefetch(&dominators->dominator[scan->found[number + MEMSCOPE_NODES_AHEAD].node], 1);
         scan->search[above].free_position += scan->search[number].size;
         scan->search[number].free_position = position + 1;
         dominators->tree[position] = (struct memscope_dominated){node, scan->search[number].size};
@@ -236,6 +260,13 @@ static bool add_up(struct memscope_dominators *dominators, const struct memscope
     for (uint32_t position = dominators->node_count; position > 0; position--) {
         uint32_t node = dominators->tree[position - 1].node;
 
+        if (position > MEMSCOPE_NODES_AHEAD) {
+            uint32_t ahead = dominators->tree[position - MEMSCOPE_NODES_AHEAD].node;
+
+            __builtin_prefetch(&retained[ahead], 1);
+            __builtin_prefetch(&graph->bytes[ahead]);
+            __builtin_prefetch(&dominators->dominator[ahead]);
+        }
         retained[node] += graph->bytes[node];
         if (position > 1)
             retained[dominators->dominator[node]] += retained[node];

@@ -7,6 +7,9 @@
 
 #include "graph/heap_graph.h"
 
+/* How far ahead loops over all nodes prefetch what they will read of a node. */
+#define MEMSCOPE_NODES_AHEAD 16
+
 /* A node, and the number of nodes it dominates, including itself. */
 struct memscope_dominated {
     uint32_t node, count;
@@ -27,6 +30,13 @@ struct memscope_dominators {
  */
 enum memscope_status memscope_dominators_find(struct memscope_dominators *dominators,
                                               const struct memscope_heap_graph *graph);
+
+/* The node to prefetch for, while the dominator tree is read in preorder. */
+static inline uint32_t memscope_dominated_ahead(const struct memscope_dominators *dominators, uint32_t position) {
+    bool has = dominators->node_count - position > MEMSCOPE_NODES_AHEAD;
+
+    return dominators->tree[has ? position + MEMSCOPE_NODES_AHEAD : position].node;
+}
 
 /* Idempotent. Zeroed dominators are closed. */
 void memscope_dominators_close(struct memscope_dominators *dominators);

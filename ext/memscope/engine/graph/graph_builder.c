@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define FEW_EDGES 16 /* of one node: below this number, comparing with each is faster than marks */
-#define SLOT_LIMIT (MEMSCOPE_NO_NODE - MEMSCOPE_ROOT_CATEGORIES - 1)
+#define SLOT_LIMIT (MEMSCOPE_NO_NODE - MEMSCOPE_ROOT_CATEGORIES - 2)
 #define EDGE_LIMIT (UINT32_MAX - 1)
 
 bool memscope_graph_reserve(struct memscope_heap_graph *graph, size_t slot_count, unsigned parts) {

@@ -19,6 +19,14 @@ static void add_object(struct memscope_class_row *classes, const struct memscope
         row->slot_bytes += graph->slot_bytes[node];
 }
 
+/* Adds the reachable objects, or the garbage. */
+static void add_objects(struct memscope_class_row *classes, const struct memscope_heap_graph *graph,
+                        const struct memscope_shortest_paths *paths, bool reachable) {
+    for (uint32_t slot = 0; slot < graph->slot_count; slot++)
+        if (graph->type[slot] != 0 && memscope_reaches(paths, slot) == reachable)
+            add_object(classes, graph, slot);
+}
+
 static size_t take_largest_classes(const struct memscope_heap_graph *graph, const struct memscope_class_row *classes,
                                    struct memscope_top_rows *largest, struct memscope_class_row *rows) {
     for (uint32_t name = 0; name < graph->names.count; name++)
@@ -36,26 +44,16 @@ static size_t take_largest_classes(const struct memscope_heap_graph *graph, cons
 static void add_retained(struct memscope_class_row *classes, uint32_t *ends, const struct memscope_heap_graph *graph,
                          const struct memscope_dominators *dominators) {
     for (uint32_t position = 0; position < dominators->node_count; position++) {
-        uint32_t node = dominators->tree[position].node;
+        uint32_t node = dominators->tree[position].node, ahead = memscope_dominated_ahead(dominators, position);
         uint32_t class_name = graph->node_class[node];
 
-        if (node >= graph->slot_count)
-            continue;
-        add_object(classes, graph, node);
-        if (position < ends[class_name])
+        __builtin_prefetch(&graph->node_class[ahead]);
+        __builtin_prefetch(&dominators->retained[ahead]);
+        if (node >= graph->slot_count || position < ends[class_name])
             continue;
         classes[class_name].retained_bytes += dominators->retained[node];
         ends[class_name] = position + dominators->tree[position].count;
     }
-}
-
-static void add_garbage(struct memscope_class_row *classes, const struct memscope_heap_graph *graph,
-                        const struct memscope_shortest_paths *paths) {
-    for (uint32_t slot = 0; slot < graph->slot_count; slot++)
-        if (graph->type[slot] != 0 && !memscope_reaches(paths, slot))
-            add_object(classes, graph, slot);
-    for (uint32_t name = 0; name < graph->names.count; name++)
-        classes[name].retained_bytes = classes[name].bytes;
 }
 
 enum memscope_status memscope_largest_classes(const struct memscope_heap_graph *graph,
@@ -72,10 +70,11 @@ enum memscope_status memscope_largest_classes(const struct memscope_heap_graph *
     if (classes != NULL && ends != NULL)
         status = memscope_top_rows_open(&largest, top < class_count ? top : class_count);
     if (status == MEMSCOPE_OK) {
+        add_objects(classes, graph, paths, dominators != NULL);
         if (dominators != NULL)
             add_retained(classes, ends, graph, dominators);
-        else
-            add_garbage(classes, graph, paths);
+        for (size_t name = 0; dominators == NULL && name < class_count; name++)
+            classes[name].retained_bytes = classes[name].bytes;
         *count = take_largest_classes(graph, classes, &largest, rows);
     }
     memscope_top_rows_close(&largest);
@@ -122,6 +121,7 @@ enum memscope_status memscope_largest_retainers(const struct memscope_heap_graph
     for (uint32_t position = 0; status == MEMSCOPE_OK && position < dominators->node_count; position++) {
         uint32_t node = dominators->tree[position].node;
 
+        __builtin_prefetch(&dominators->retained[memscope_dominated_ahead(dominators, position)]);
         if (node < graph->slot_count && memscope_top_rows_may_take(&largest, dominators->retained[node]) &&
             memscope_previous_in_list(graph, dominators, node, 1.1) == MEMSCOPE_NO_NODE)
             memscope_top_rows_offer(&largest, dominators->retained[node], position);

@@ -4,6 +4,12 @@
 
 #include <string.h>
 
+/* The parent of a node that is not found yet, and to search last. */
+#define COMES_LAST (MEMSCOPE_NO_NODE - 1)
+
+/* Nodes or edges between one stage of prefetching and the next. */
+#define AHEAD 8
+
 /* Nodes still to search, in the order in which they were found. Nodes to search last are kept back. */
 struct search {
     const struct memscope_heap_graph *graph;
@@ -11,8 +17,24 @@ struct search {
     uint32_t *queue, *kept_back;
     uint32_t found, kept_count, node_count;
     uint32_t last_category; /* its node */
-    uint8_t *last_classes;  /* by name, NULL if none */
 };
+
+/* Marks the objects of these classes with COMES_LAST. */
+static bool mark_last(struct search *search, const struct memscope_search_last *last) {
+    const struct memscope_heap_graph *graph = search->graph;
+    uint8_t *classes = memscope_array_map(graph->names.count, sizeof *classes); /* by name */
+
+    if (classes == NULL)
+        return false;
+    for (size_t index = 0; index < last->class_count; index++)
+        if (last->classes[index] != 0 && last->classes[index] < graph->names.count)
+            classes[last->classes[index]] = 1;
+    for (uint32_t slot = 0; slot < graph->slot_count; slot++)
+        if (classes[graph->node_class[slot]])
+            search->parent[slot] = COMES_LAST;
+    memscope_array_unmap(classes);
+    return true;
+}
 
 static bool map_search(struct search *search, const struct memscope_search_last *last) {
     size_t nodes = search->graph->node_count;
@@ -23,42 +45,61 @@ static bool map_search(struct search *search, const struct memscope_search_last 
     if (search->parent == NULL || search->queue == NULL || search->kept_back == NULL)
         return false;
     memset(search->parent, 0xff, nodes * sizeof *search->parent);
-    if (last->class_count == 0)
-        return true;
-    search->last_classes = memscope_array_map(search->graph->names.count, sizeof *search->last_classes);
-    for (size_t index = 0; search->last_classes != NULL && index < last->class_count; index++)
-        if (last->classes[index] != 0 && last->classes[index] < search->graph->names.count)
-            search->last_classes[last->classes[index]] = 1;
-    return search->last_classes != NULL;
+    return last->class_count == 0 || mark_last(search, last);
 }
 
-static bool comes_last(const struct search *search, uint32_t node) {
-    return search->last_classes != NULL && node < search->graph->slot_count &&
-           search->last_classes[search->graph->node_class[node]];
-}
-
-static void look_at(struct search *search, uint32_t node) {
+/*
+ * Prefetches what look_at will read for the nodes further on in a list: of each, first where its edges are, then the
+ * edges, then the parents of the nodes to which the first of them lead.
+ */
+static inline __attribute__((always_inline)) void look_ahead(const struct search *search, const uint32_t *nodes,
+                                                             uint32_t count) {
     const struct memscope_heap_graph *graph = search->graph;
 
-    for (uint32_t edge = graph->first_edge[node]; edge < graph->first_edge[node + 1]; edge++) {
-        uint32_t to = graph->edges[edge];
+    if (count > 3 * AHEAD)
+        __builtin_prefetch(&graph->first_edge[nodes[3 * AHEAD]]);
+    if (count > 2 * AHEAD)
+        __builtin_prefetch(&graph->edges[graph->first_edge[nodes[2 * AHEAD]]]);
+    if (count > AHEAD) {
+        uint32_t first = graph->first_edge[nodes[AHEAD]], end = graph->first_edge[nodes[AHEAD] + 1];
 
-        if (search->parent[to] != MEMSCOPE_NO_NODE)
+        for (uint32_t edge = first; edge < end && edge < first + AHEAD; edge++)
+            __builtin_prefetch(&search->parent[graph->edges[edge]], 1);
+    }
+}
+
+static inline void look_at(struct search *search, uint32_t node) {
+    const struct memscope_heap_graph *graph = search->graph;
+    uint32_t end = graph->first_edge[node + 1];
+
+    for (uint32_t edge = graph->first_edge[node]; edge < end; edge++) {
+        uint32_t to = graph->edges[edge], before = search->parent[to];
+
+        if (end - edge > AHEAD)
+            __builtin_prefetch(&search->parent[graph->edges[edge + AHEAD]], 1);
+        if (before < COMES_LAST)
             continue;
         search->parent[to] = node;
-        if (comes_last(search, to))
+        if (before == COMES_LAST)
             search->kept_back[search->kept_count++] = to;
         else if (to != search->last_category)
             search->queue[search->found++] = to;
     }
 }
 
+/* Looks at the nodes of a list from `taken` on, until no more are added to it. Returns how many the list then has. */
+static uint32_t look_at_list(struct search *search, const uint32_t *nodes, uint32_t taken, const uint32_t *count) {
+    for (; taken < *count; taken++) {
+        look_ahead(search, nodes + taken, *count - taken);
+        look_at(search, nodes[taken]);
+    }
+    return taken;
+}
+
 static void look_at_all(struct search *search) {
     for (uint32_t taken = 0, kept = 0; taken < search->found || kept < search->kept_count;) {
-        while (taken < search->found)
-            look_at(search, search->queue[taken++]);
-        while (kept < search->kept_count)
-            look_at(search, search->kept_back[kept++]);
+        taken = look_at_list(search, search->queue, taken, &search->found);
+        kept = look_at_list(search, search->kept_back, kept, &search->kept_count);
     }
 }
 
@@ -82,9 +123,12 @@ static void search_all(struct search *search, const char *last_category) {
 }
 
 static void add_up(struct memscope_shortest_paths *paths, const struct memscope_heap_graph *graph) {
-    for (uint32_t slot = 0; slot < graph->slot_count; slot++)
+    for (uint32_t slot = 0; slot < graph->slot_count; slot++) {
+        if (paths->parent[slot] == COMES_LAST)
+            paths->parent[slot] = MEMSCOPE_NO_NODE;
         if (graph->type[slot] != 0)
             memscope_heap_part_add(memscope_reaches(paths, slot) ? &paths->reachable : &paths->garbage, graph, slot);
+    }
 }
 
 enum memscope_status memscope_shortest_paths_find(struct memscope_shortest_paths *paths,
@@ -105,7 +149,6 @@ enum memscope_status memscope_shortest_paths_find(struct memscope_shortest_paths
     }
     memscope_array_unmap(search.queue);
     memscope_array_unmap(search.kept_back);
-    memscope_array_unmap(search.last_classes);
     return status;
 }
 
