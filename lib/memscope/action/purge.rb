@@ -148,9 +148,7 @@ module Memscope
 
       # The ledgers before and after trimming are deep: the first for the forecast, the second so that the rows before
       # and after can be compared.
-      def read(levers)
-        Ledger.read(deep: levers.include?(:trim), shared: true).tap { |ledger| @ledgers << ledger }
-      end
+      def read(levers) = Ledger.read(deep: levers.include?(:trim), shared: true).tap { |ledger| @ledgers << ledger }
 
       def run(name, following)
         before = @ledgers.last

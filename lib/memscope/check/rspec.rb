@@ -11,9 +11,7 @@ module Memscope
     # @param options [Hash{Symbol => Object}] those of Check.run: `iterations`, `runs`, `warmup`, `max`, `ignore`, `in`,
     #   `deadline`
     # @return [Matcher] for blocks, which run hundreds of times, in a forked child
-    def grow_memory(**options)
-      Matcher.new("grow memory", ":", :grows?, ->(block) { Check.run(**options, &block) })
-    end
+    def grow_memory(**options) = Matcher.new("grow memory", ":", :grows?, ->(block) { Check.run(**options, &block) })
 
     # @param objects [Integer, nil] objects of all classes
     # @param limits [Hash{Symbol, Module, String => Integer}] for :objects, a class or the name of a class, the maximum

@@ -21,8 +21,6 @@ module Memscope
       # Runs one command.
       #
       # @param arguments [Array<String>] as in ARGV
-      # @param out [IO]
-      # @param err [IO]
       # @return [Integer] the exit status
       def run(arguments, out: $stdout, err: $stderr)
         # Paths may have any bytes, but OptionParser of Ruby 3.1 raises for a text that is invalid in its encoding.

@@ -19,15 +19,10 @@ module Memscope
     # `words` are for messages.
     # @api private
     Limit = Struct.new(:type, :fits, :words) do
-      # @param range [Range<Integer>]
-      # @return [Limit]
       def self.of(range) = new(NUMBER, range.method(:cover?), WORDS.fill(:number_from, from: range.min, to: range.max))
 
-      # @param names [Array<Symbol>]
-      # @return [Limit]
       def self.one_of(names) = new(names.to_h { |name| [name.name, name] }, :itself.to_proc, names.join(", "))
 
-      # @param text [String]
       # @return [Object, nil] nil if the text is not allowed
       def value(text) = type[text]&.then { |value| value if fits.call(value) }
     end
@@ -66,19 +61,14 @@ module Memscope
         # @return [String] as it is typed
         def title = name.split("::").last.delete_suffix("Command").downcase
 
-        # @return [Declaration]
         def declaration = @declaration || declare
 
         # @param fields [Hash{Symbol => Object}] of the Declaration
-        # @return [Declaration]
         def declare(**fields) = @declaration = Declaration.new(**DECLARED, **fields).freeze
 
         # Writes all of a text.
         #
-        # @param out [IO]
-        # @param text [String]
         # @return [Integer] the exit status of success
-        # @raise [Failure]
         def write(out, text)
           out.write(text)
           out.flush
@@ -88,7 +78,6 @@ module Memscope
         end
 
         # @param given [String] a wrong word
-        # @param known [Array<String>]
         # @return [String] "reprot (did you mean report?)"
         def questioned(given, known)
           checker = DidYouMean::SpellChecker.new(dictionary: known) if defined?(DidYouMean::SpellChecker)
@@ -97,8 +86,6 @@ module Memscope
         end
       end
 
-      # @param out [IO]
-      # @param err [IO]
       def initialize(out:, err:)
         @declared = self.class.declaration
         @out = out
@@ -113,7 +100,6 @@ module Memscope
 
       # @param arguments [Array<String>] those after the command's name
       # @return [Integer] the exit status, unless this process has become COMMAND
-      # @raise [Failure]
       def run(arguments)
         own = becomes_program? ? arguments.take_while { |argument| argument != "--" } : arguments
         @command = arguments.drop(own.size + 1) if own != arguments || operands.include?(PROGRAM)
@@ -252,9 +238,7 @@ module Memscope
       def other? = @given.key?(:pid) || @given.key?(:socket)
 
       # The client of the other process.
-      def other
-        @other ||= asking { @given[:socket] ? Client.at(@given[:socket]) : Client.new(@given[:pid]) }
-      end
+      def other = @other ||= asking { @given[:socket] ? Client.at(@given[:socket]) : Client.new(@given[:pid]) }
 
       # For commands that cannot be about the memscope process itself.
       def require_other = other? || usage_error(:without_process)

@@ -7,7 +7,6 @@ module Memscope
     # that only begins an item of help/shared.txt, which has several commands' options, stands for the whole item.
     # @api private
     module Help
-      # @param command [String]
       # @return [Array<String>] the line with the usage, then the others, each option with all lines of its text
       def self.items(command)
         shared = text("shared").chomp.split("\n\n")
@@ -16,11 +15,9 @@ module Memscope
         end
       end
 
-      # @param command [String]
       # @return [String] its purpose: "list Ruby processes, and show which of them listen"
       def self.summary(command) = text(command)[/^[A-Z].*(?=\.$)/].sub(/\A./, &:downcase)
 
-      # @param name [String]
       # @return [String] help/NAME.txt
       def self.text(name) = File.read("#{__dir__}/help/#{name}.txt", encoding: Encoding::UTF_8)
     end

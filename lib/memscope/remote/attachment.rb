@@ -70,16 +70,13 @@ module Memscope
       posted(yield(thread), thread)
     end
 
-    def posted(text, thread, deadline = Clock.now + Copy::PATIENCE)
-      socket = Native.evaluate_in(@pid, text, thread, SAFE_POINT_SECONDS * 1000, 0)
-      unless socket.is_a?(Integer)
-        raise Client::Failed, Copy::WORDS.fill(:not_started, pid: @pid, why: Reasons.sentence(socket))
+    def posted(text, thread)
+      channel, facts = Copy::Channel.open(@pid, SAFE_POINT_SECONDS * 2) do
+        Native.evaluate_in(@pid, text, thread, SAFE_POINT_SECONDS * 1000, 0)
       end
-
-      channel = Copy::Channel.new(socket, @pid, SAFE_POINT_SECONDS * 2)
-      channel.ready.tap { channel.close }
+      channel.close
+      facts
     rescue Copy::Refusal => e
-      sleep(0.05) && retry if e.reason == :busy && Clock.now < deadline # the tracer before may not have ended yet
       raise Client::Failed, e.sentence(@pid)
     end
 
@@ -110,10 +107,8 @@ module Memscope
     # The threads that tell a failure by their name, which they keep for seconds.
     def failures
       Dir.glob("/proc/#{@pid}/task/*/comm").filter_map do |path|
-        name = Field.utf8(File.binread(path)).chomp
-        [path, name] if name.start_with?("!")
-      rescue SystemCallError
-        nil # the thread has ended
+        name = SystemCall.attempt { Field.utf8(File.binread(path)).chomp }
+        [path, name] if name&.start_with?("!")
       end
     end
 

@@ -102,9 +102,7 @@ module Memscope
       box = Native.black_box or return
       write(:ending, ending(error))
       Native.close_black_box
-      File.unlink(box[:path]) unless Runtime.current.verdict&.leak? || @approach.began?
-    rescue SystemCallError
-      nil # another process has removed it
+      SystemCall.attempt { File.unlink(box[:path]) } unless Runtime.current.verdict&.leak? || @approach.began?
     end
 
     private
@@ -171,9 +169,8 @@ module Memscope
 
     def tell_container
       return @termination_log.clear unless @approach.close?
-      return unless @approach.near?
 
-      @termination_log.write(Boxes.largest(File.dirname(Native.black_box[:path])).to_s)
+      @termination_log.write(Boxes.largest(File.dirname(Native.black_box[:path])).to_s) if @approach.near?
     end
 
     # Takes the readings itself.

@@ -70,7 +70,6 @@ module Memscope
       # log, and by ActiveSupport::Notifications, as death.memscope. Never raises.
       #
       # @param service [String] as in the identity of a box
-      # @return [void]
       def tell(directory, service, native: Native)
         return unless names(directory).any? { |name| untold?(directory, name) }
 
@@ -84,8 +83,6 @@ module Memscope
       end
 
       # Removes boxes of processes of this user that are gone, but not the newest.
-      #
-      # @return [void]
       def sweep(directory, native: Native)
         return unless names(directory).size > KEPT
 

@@ -23,6 +23,13 @@ module Memscope
     Call = Struct.new(:type, :options, :reader, :action) do
       def initialize(type, options, reader = [type, :read], action: false) = super(type, options, reader, action)
 
+      # Refuses options that the call does not have.
+      def check(name, given)
+        unknown = given.keys.reject { |key| options.include?(key.to_s) }
+        allowed = options.empty? ? "none" : options.join(", ")
+        Field.refuse("an option", unknown.first, allowed, call: name) if unknown.any?
+      end
+
       # Makes the reading from parsed JSON of another process.
       def load(value)
         return Field.plain(value) unless type
@@ -139,13 +146,10 @@ module Memscope
       end
 
       def options(name, given)
-        allowed = CALLS.fetch(name).options
         Field.refuse(:options, given, "an object", call: name) unless given.is_a?(Hash)
-        unknown = given.keys - allowed
         check_actions if given.values_at(*COLLECTING).include?(true)
-        return given.transform_keys(&:to_sym) if unknown.empty?
-
-        Field.refuse("an option", unknown.first, allowed.empty? ? "none" : allowed.join(", "), call: name)
+        CALLS.fetch(name).check(name, given)
+        given.transform_keys(&:to_sym)
       end
 
       # A dry run is not an action.
@@ -208,9 +212,7 @@ module Memscope
       end
 
       def check_actions
-        return if Loading.unit(:Configuration).so_far.actions
-
-        raise Refused, WORDS[:no_actions]
+        raise Refused, WORDS[:no_actions] unless Loading.unit(:Configuration).so_far.actions
       end
 
       # `given` is a String if it comes from another process, and a Symbol if it comes from this process.

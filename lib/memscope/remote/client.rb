@@ -258,12 +258,7 @@ module Memscope
     end
 
     # True if it is a socket of the process's user, and not a link.
-    def socket?(path)
-      stat = File.lstat(path)
-      stat.socket? && stat.uid == uid
-    rescue SystemCallError
-      false
-    end
+    def socket?(path) = SystemCall.attempt { File.lstat(path).then { |stat| stat.socket? && stat.uid == uid } }
 
     # Paths that end in PID.sock in the kernel's list of listening Unix sockets (flag 00010000) in the process's network
     # namespace.
@@ -278,9 +273,8 @@ module Memscope
 
     # The path in MEMSCOPE_LISTEN, if the process's environment has one and can be read.
     def configured
-      File.binread("/proc/#{@pid}/environ")[%r{(?:\A|\0)MEMSCOPE_LISTEN=(/[^\0]*)}n, 1]
-    rescue SystemCallError
-      nil
+      environment = SystemCall.attempt { File.binread("/proc/#{@pid}/environ") }
+      environment&.slice(%r{(?:\A|\0)MEMSCOPE_LISTEN=(/[^\0]*)}n, 1)
     end
 
     def status(key)

@@ -32,7 +32,6 @@ module Memscope
     CALLS = %i[allocator snapshot ledger arenas size_classes fragmentation mappings ruby_heap census heap_graph
                process_memory cgroup lint doctor dump].freeze
 
-    # @return [Integer]
     attr_reader :pid
 
     # @param pid [Integer] of a Ruby process
@@ -43,7 +42,7 @@ module Memscope
       @pid = pid
       memory = Native.process_memory(pid.to_s) # now: the copy shares all pages with the process
       @loaded = File.read("/proc/#{pid}/maps").match?(MAPPED) if File.readable?("/proc/#{pid}/maps")
-      @facts = start(extension, long_pause)
+      start(extension, long_pause)
       @answers = Answers.new(@channel, memory, pid: pid, ruby: @facts["ruby"], file: @facts["file"])
     rescue Client::Failed => e
       raise Client::Unreachable.new(e.is_a?(Refusal) ? e.sentence(pid) : e.message, :silent)
@@ -51,7 +50,6 @@ module Memscope
 
     # @param name [Symbol] one of CALLS
     # @param options [Hash{Symbol => Object}] as for Client#call
-    # @return [Reading]
     # @raise [Invalid] for an invalid call or option
     # @raise [Client::Failed] if a copy cannot answer this call, did not, or the answer is not understood
     # @raise [SystemCallError, Dump::Failed] if a dump cannot be written
@@ -76,10 +74,9 @@ module Memscope
     private
 
     # With the extension for another Ruby if the process runs one.
-    def start(extension, long_pause, deadline = Clock.now + PATIENCE)
+    def start(extension, long_pause)
       connect(extension || Extension.own, long_pause)
     rescue Refusal => e
-      sleep(0.05) && retry if e.reason == :busy && Clock.now < deadline
       raise unless e.reason == :other_ruby
 
       ruby = e.arguments[1].to_s
@@ -89,11 +86,9 @@ module Memscope
     def connect(extension, long_pause, ruby = nil)
       path = Extension.check(extension)
       pause = long_pause ? ANY_PAUSE_MS : MAX_PAUSE_MS
-      socket = Native.open_copy(@pid, path, pause, LIFETIME_MS, false, 0, ruby)
-      raise failed(:not_started, why: Reasons.sentence(socket)) unless socket.is_a?(Integer)
-
-      @channel = Channel.new(socket, @pid, LIFETIME_MS / 1000)
-      @channel.ready
+      @channel, @facts = Channel.open(@pid, LIFETIME_MS / 1000) do
+        Native.open_copy(@pid, path, pause, LIFETIME_MS, false, 0, ruby)
+      end
     rescue SystemCallError => e
       raise failed(:not_started, why: e.class.new.message)
     end
@@ -103,8 +98,7 @@ module Memscope
       raise failed(:live, call: name) if known && !CALLS.include?(name)
 
       Field.refuse("call", name, CALLS.join(", "), call: "Memscope::Copy#call") unless known
-      unknown = options.keys - known.options.map(&:to_sym)
-      Field.refuse("an option", unknown.first, known.options.join(", "), call: name) if unknown.any?
+      known.check(name, options)
       known
     end
 

@@ -59,11 +59,7 @@ module Memscope
 
       # True if its program is a ruby, by the file's name, or by the process's own name if its link /proc/PID/exe cannot
       # be read.
-      def runs_ruby?
-        program.start_with?("ruby")
-      rescue SystemCallError
-        false
-      end
+      def runs_ruby? = SystemCall.attempt { program.start_with?("ruby") } == true
 
       # Whether this user may have a copy of it made, or why not. The kernel opens `mem` for whoever may trace it.
       def copying

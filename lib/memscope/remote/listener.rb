@@ -158,11 +158,7 @@ module Memscope
 
     def close_descriptors = [@server, @wake, @alarm, *@connections].compact.each(&:close)
 
-    def remove
-      File.unlink(@path) if File.lstat(@path).ino == @inode
-    rescue SystemCallError
-      nil # already removed
-    end
+    def remove = SystemCall.attempt { File.unlink(@path) if File.lstat(@path).ino == @inode }
 
     # Waits until a client can be accepted, read from, written to or dropped, and does that.
     def turn

@@ -219,9 +219,7 @@ module Memscope
 
       def change(values) = (values.last - values.first if values&.any?)
 
-      def since(history)
-        (history.series & History::ROWS).filter_map { |id| history.points(id).find(&:last)&.at }.max
-      end
+      def since(history) = (history.series & History::ROWS).filter_map { |id| history.points(id).find(&:last)&.at }.max
 
       # For the process that has its place now.
       def remedy(verdict) = Verdict::Sentence.remedy(verdict&.layer || :compare, "N")

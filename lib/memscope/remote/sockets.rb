@@ -86,7 +86,6 @@ module Memscope
       end
 
       # @param text [Symbol] in sockets.words
-      # @return [Refused]
       def refused(text, **figures) = Refused.new(WORDS.fill(text, figures))
 
       private

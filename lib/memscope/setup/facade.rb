@@ -331,9 +331,7 @@ module Memscope
     # @param options [Hash] the options of `ledger`
     # @return [nil]
     # @raise [ArgumentError] if `io` cannot be written to, or for an invalid option of `ledger`
-    def report(io = $stdout, **options)
-      Loading.unit(:Report).print(ledger(**options), io)
-    end
+    def report(io = $stdout, **options) = Loading.unit(:Report).print(ledger(**options), io)
 
     # Loads the files that memscope otherwise loads on first use. This is called when a server boots: in Rails by the
     # railtie (with `eager_load`), elsewhere by Memscope::Web, RackTags, SidekiqTags and Puma's plugin.

@@ -61,9 +61,7 @@ module Memscope
 
       # From now on a variable with an invalid value means the setting's `safe` value instead of an error.
       # @api private
-      def excuse_environment
-        @excused = true
-      end
+      def excuse_environment = (@excused = true)
 
       # @api private
       # @return [Hash{Symbol => String}] the errors of the environment's variables, by setting
@@ -103,9 +101,7 @@ module Memscope
         value
       end
 
-      def refuse_late
-        raise Late, Reasons.sentence([:configured_late, @user.to_s]) if settled?
-      end
+      def refuse_late = (raise Late, Reasons.sentence([:configured_late, @user.to_s]) if settled?)
     end
 
     # A reader for each of SETTINGS: `rake sig` writes their signatures.

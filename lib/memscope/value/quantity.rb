@@ -28,9 +28,7 @@ module Memscope
     Scale = Struct.new(:unit, :unit_bytes) do
       # @param numbers [Array<Integer, nil>] the column
       # @return [Scale] MiB, or KiB if all are below 1 MiB
-      def self.of(numbers)
-        numbers.compact.map(&:abs).max.to_i < MEBIBYTE ? new("KiB", 1024) : new("MiB", MEBIBYTE)
-      end
+      def self.of(numbers) = numbers.compact.map(&:abs).max.to_i < MEBIBYTE ? new("KiB", 1024) : new("MiB", MEBIBYTE)
 
       # @return [Boolean] whether the number is 0.0 in this unit
       def tiny?(bytes) = bytes.abs * 20 < unit_bytes

@@ -45,6 +45,17 @@ module Memscope
     def self.cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
   end
 
+  # What a system call tells, if it can.
+  # @api private
+  module SystemCall
+    # @return [Object, nil] the block's value, nil if a system call in it fails
+    def self.attempt
+      yield
+    rescue SystemCallError
+      nil
+    end
+  end
+
   # The cost of a reading.
   #
   # Tiers: T0 a few µs; T1 under 1 ms; T2 tens of milliseconds per GB, more where it looks at blocks or objects; T3 the
@@ -90,23 +101,17 @@ module Memscope
       # @param path [String] of a file as /proc/PID/stat
       # @return [Array<String>] its fields after the program's name, which may contain spaces and parentheses: state,
       #   ppid, …; none if it cannot be read
-      def stat(path) = known { File.read(path) }.to_s.rpartition(")").last.split
+      def stat(path) = SystemCall.attempt { File.read(path) }.to_s.rpartition(")").last.split
 
       private
 
       def read
-        capture({ boot_id: known { File.read("/proc/sys/kernel/random/boot_id").strip },
-                  pid_namespace: known { File.readlink("/proc/self/ns/pid")[/\d+/]&.to_i }, started: started("self") })
+        capture({ boot_id: SystemCall.attempt { File.read("/proc/sys/kernel/random/boot_id").strip },
+                  pid_namespace: SystemCall.attempt { File.readlink("/proc/self/ns/pid")[/\d+/]&.to_i },
+                  started: started("self") })
       end
 
       def started(pid) = stat("/proc/#{pid}/stat")[19]&.to_i
-
-      # Returns nil if the block cannot read its file, as on a system without /proc.
-      def known
-        yield
-      rescue SystemCallError
-        nil
-      end
     end
 
     # @param other [ProcessIdentity]

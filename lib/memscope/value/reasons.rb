@@ -25,7 +25,6 @@ module Memscope
       result
     end
 
-    # @param reason [Object]
     # @return [String, nil] frozen, valid UTF-8
     # @raise [KeyError] for an unknown id
     def self.sentence(reason)
@@ -53,7 +52,6 @@ module Memscope
     attr_reader :reason
 
     # @api private
-    # @param reason [Symbol]
     # @param arguments [Array] of its sentence, as Reasons.sentence takes them
     def initialize(reason, *arguments)
       @reason = reason

@@ -26,7 +26,6 @@ module Memscope
       freeze
     end
 
-    # @param name [Symbol, String]
     # @return [String] the text as it is in the file, frozen
     # @raise [KeyError] if there is none of that name
     def [](name)
@@ -38,7 +37,6 @@ module Memscope
     # @return [Boolean] whether there is a text of that name
     def key?(name) = @text.include?("\n#{name}\n  ")
 
-    # @param figures [Hash{Symbol => Object}]
     # @return [String] the text with these figures
     # @raise [KeyError] if there is no such text, or no such figure
     def fill(name, figures)

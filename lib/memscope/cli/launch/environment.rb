@@ -13,7 +13,6 @@ module Memscope
       # The changes as Process.exec takes them (nil removes a variable), and the notes.
       attr_reader :changes, :notes
 
-      # @param given [Hash{String => String}]
       def initialize(given)
         @given = given
         @changes = {}

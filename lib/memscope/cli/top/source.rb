@@ -27,7 +27,6 @@ module Memscope
         KERNELS = { anonymous_bytes: "anonymous (heap, stacks)", file_bytes: "files",
                     shared_memory_bytes: "shared memory" }.freeze
 
-        # @param client [Client]
         def initialize(client)
           @client = client
         end

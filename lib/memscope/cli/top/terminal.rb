@@ -17,8 +17,6 @@ module Memscope
         # @return [Thread::Queue] keys, :resized, :closed if the terminal is gone, and events that others add
         attr_reader :events
 
-        # @param input [IO]
-        # @param output [IO]
         def initialize(input, output)
           @input = input
           @output = output
@@ -50,7 +48,6 @@ module Memscope
         end
 
         # @param lines [Array<String>] as many as fit
-        # @return [void]
         def draw(lines)
           # Erases before writing a line, not after: after a full line, the cursor is still on the line's last
           # character, which would be erased too.
@@ -59,8 +56,6 @@ module Memscope
         end
 
         # Returns the terminal to the shell, as Ctrl-Z does, until the shell continues the process.
-        #
-        # @return [void]
         def suspend
           @output.write(LEAVE)
           @input.cooked { Process.kill(:STOP, Process.pid) }

@@ -26,7 +26,6 @@ module Memscope
         # @param frame [Hash{Symbol => Object}] the parts that are to be shown from now on: rows of [id, bytes, text],
         #   of which the first is RSS for a single process; the treatment of a `long` text (see Report::Table); `title`,
         #   `verdict` (a sentence) and `note`, which is of this frame alone
-        # @return [void]
         def add(frame)
           @frame = { **@frame, note: nil, **frame }
           return unless frame.key?(:rows)
@@ -39,8 +38,6 @@ module Memscope
           end
         end
 
-        # @param columns [Integer]
-        # @param lines [Integer]
         # @return [Array<String>] as many and as long as fit
         def lines(columns, lines)
           page = Report::Page.new(unicode: @unicode, width: columns)

@@ -15,7 +15,6 @@ module Memscope
         # @return [String] what kind of process this is, as far as it is known
         def role = defined?(::Sidekiq) && ::Sidekiq.respond_to?(:server?) && ::Sidekiq.server? ? "sidekiq" : "process"
 
-        # @return [Hash{Symbol => Object}]
         def read(role, index)
           root = Profile::Application.source_and_root&.last
           group = Cgroup.read
@@ -36,11 +35,7 @@ module Memscope
         private
 
         # A new container's group may have the path of the old one's.
-        def inode(group)
-          File.stat(group.directory).ino if group.directory
-        rescue SystemCallError
-          nil
-        end
+        def inode(group) = SystemCall.attempt { File.stat(group.directory).ino if group.directory }
 
         def release(root)
           given = Configuration.effective(:release) || ENV.values_at(*RELEASES).compact.first || revision(root)
@@ -48,11 +43,7 @@ module Memscope
         end
 
         # The file that Capistrano writes.
-        def revision(root)
-          File.read(File.join(root, "REVISION"), MAX_RELEASE) if root
-        rescue SystemCallError
-          nil
-        end
+        def revision(root) = SystemCall.attempt { File.read(File.join(root, "REVISION"), MAX_RELEASE) if root }
       end
     end
   end

@@ -17,17 +17,12 @@ module Memscope
       end
 
       # Writes a text, unless the file has another's, or replaces this object's own.
-      #
-      # @param text [String]
-      # @return [void]
       def write(text)
         text = text.byteslice(0, MAX_BYTES).scrub("")
         change { |file| file.write(text) && @written = text.bytesize }
       end
 
       # Empties the file again, if its text is this object's.
-      #
-      # @return [void]
       def clear = @written && change { @written = nil }
 
       private

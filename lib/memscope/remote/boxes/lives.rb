@@ -25,7 +25,6 @@ module Memscope
         nil
       end
 
-      # @param own [Postmortem::Box]
       # @param boxes [Array<Postmortem::Box>] of the directory
       def initialize(own, boxes)
         @own = own

@@ -21,7 +21,6 @@ module Memscope
 
       attr_reader :ruby
 
-      # @param channel [Channel]
       # @param memory [Hash{Symbol => Object}] the body of a ProcessMemory, read before the copy was made
       # @param file [String, nil] the copy's descriptor for a dump
       def initialize(channel, memory, pid:, ruby:, file:)
@@ -106,9 +105,7 @@ module Memscope
         @channel.value("::Memscope.const_get(:Native).#{name}(#{texts.join(', ')})", &)
       end
 
-      def enveloped(body)
-        { **body, memscope: VERSION, ruby: @ruby, pid: @pid, at: Clock.time, process: @process }
-      end
+      def enveloped(body) = { **body, memscope: VERSION, ruby: @ruby, pid: @pid, at: Clock.time, process: @process }
 
       def unshared(body, wanted)
         body[:reasons][:shared] = :shared if wanted

@@ -38,6 +38,23 @@ module Memscope
       # Seconds that the tracer may take to end the copy, after the copy's time is over.
       GRACE = 5
 
+      # Opens the channel to the tracer that the block starts: the block returns a descriptor, or why there is none.
+      # Waits while the process is being copied, or rests from a copy, for ten times as long as it was stopped.
+      #
+      # @return [Array(Channel, Hash{String => String})] and the tracer's figures of the pause
+      # @raise [Refusal] if there is no copy
+      def self.open(pid, seconds, deadline = Clock.now + PATIENCE)
+        socket = yield
+        why = Reasons.sentence(socket) unless socket.is_a?(Integer)
+        raise Client::Failed, WORDS.fill(:not_started, pid: pid, why: why) if why
+
+        channel = new(socket, pid, seconds)
+        [channel, channel.ready]
+      rescue Refusal => e
+        sleep(0.05) && retry if e.reason == :busy && Clock.now < deadline
+        raise
+      end
+
       # @param descriptor [Integer] of the socket, which the channel closes
       # @param seconds [Numeric] for which the copy may live
       def initialize(descriptor, pid, seconds)
@@ -55,7 +72,6 @@ module Memscope
         raise
       end
 
-      # @param expression [String]
       # @yieldparam part [String] of the file that the expression writes
       # @return [Object] the value of the expression in the copy
       # @raise [Client::Failed] if there is none
@@ -117,7 +133,10 @@ module Memscope
           kind = KINDS.key(kind)
           next part(length, &) if kind == :file && block_given?
 
-          refuse_long if length > Client::MAX_ANSWER_BYTES
+          if length > Client::MAX_ANSWER_BYTES
+            @socket.close # the bytes are not read, so nothing can be read after them
+            raise failed(:too_long)
+          end
 
           bytes = read(length)
           return bytes if kind == wanted
@@ -157,12 +176,6 @@ module Memscope
       end
 
       def figures(text) = Field.text(text).lines(chomp: true).to_h { |line| line.partition("=").values_at(0, 2) }
-
-      # Its bytes are not read, so nothing can be read after it.
-      def refuse_long
-        @socket.close
-        raise failed(:too_long)
-      end
 
       def failed(text, **figures) = Client::Failed.new(WORDS.fill(text, { pid: @pid, **figures }))
     end

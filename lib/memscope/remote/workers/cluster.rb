@@ -193,13 +193,7 @@ module Memscope
       end
 
       # The workers that have not ended.
-      def living(workers) = workers.select { |pid, _known| alive?(pid) }
-
-      def alive?(pid)
-        Process.getpgid(pid).positive?
-      rescue Errno::ESRCH
-        false
-      end
+      def living(workers) = workers.select { |pid, _known| SystemCall.attempt { Process.getpgid(pid) } }
 
       # Each worker in order: its reports, with its phase; if the last one is missing or old, a Worker with a reason.
       def known

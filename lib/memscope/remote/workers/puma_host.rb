@@ -16,9 +16,8 @@ module Memscope
       # Seconds to wait for a worker's answer.
       TIMEOUT = 30
 
-      def self.log_of(launcher)
-        launcher.respond_to?(:log_writer) ? launcher.log_writer : launcher.events # Puma 5
-      end
+      # Puma 5 has no log_writer.
+      def self.log_of(launcher) = launcher.respond_to?(:log_writer) ? launcher.log_writer : launcher.events
 
       # Makes a single-mode Puma listen once it has booted: by then its application may have chosen the socket's path.
       def self.listen_when_booted(launcher)
@@ -51,9 +50,7 @@ module Memscope
 
       # Counts the workers that begin in place of the worker restarted last, by their first reports, which come before
       # they have booted. Puma's hook after a fork could not count them: with fork_worker, it runs in worker 0.
-      def reported(worker)
-        @begun |= [worker.pid] if worker.index == @restarted&.index
-      end
+      def reported(worker) = (@begun |= [worker.pid] if worker.index == @restarted&.index)
 
       def members
         workers = @cluster.read.select { |worker| worker.role == :worker }
@@ -80,9 +77,7 @@ module Memscope
       end
 
       # Runs in the worker's listener thread, beside its requests.
-      def purge(member, levers)
-        Client.new(member.pid, timeout: TIMEOUT).call(:purge, levers: levers.map(&:name))
-      end
+      def purge(member, levers) = Client.new(member.pid, timeout: TIMEOUT).call(:purge, levers: levers.map(&:name))
 
       # Puma has a log, which takes whole lines.
       def logger = nil

@@ -13,8 +13,7 @@ module Memscope
         allowed.delete_prefix("nil, ").sub("true, false", Types::WORDS.keys.join(", ")).gsub(/:(?=\w)/, "")
       end
 
-      # @param text [String] of an environment variable, not empty
-      # @return [Array<Object>] the first of the text's meanings that the setting allows, as `held` returns it; or none
+      # @return [Array<Object>] the first meaning of a variable's text that is allowed, as `held` returns it; or none
       def parse(text) = Types.meanings(text).select(&fits).first(1).map(&held)
     end
 
@@ -28,19 +27,15 @@ module Memscope
 
       module_function
 
-      # @return [Array<Object>] the text's meanings: a switch, a Symbol, a number, itself
+      # A switch, a Symbol, a number, the text itself.
       def meanings(text)
         word = text.b.downcase
         [*WORDS[word], *(word.to_sym if word.ascii_only?), *(text.to_f if text.b.match?(NUMBER)), text]
       end
 
-      # @return [Type] one of them
       def one_of(*values) = Type.new(values.map(&:inspect).join(", "), values.method(:include?))
 
-      # Paths are absolute, because the process may change its directory.
-      #
-      # @param others [Array<Object>] other allowed values
-      # @return [Type] a path
+      # An absolute path, because the process may change its directory, or one of the others.
       def path(*others)
         fits = lambda do |value|
           path = plain(value)
@@ -53,8 +48,7 @@ module Memscope
 
       def plain(path) = path.respond_to?(:to_path) ? path.to_path : path
 
-      # @param without [String, nil] a character that the text must not contain
-      # @return [Type] text, or nil
+      # Text, without one of the characters, or nil.
       def text(without: nil)
         excluded = [*without, "\0"]
         Type.new("nil, a String that is not empty#{", without #{without.inspect}" if without}", lambda do |value|
@@ -63,17 +57,13 @@ module Memscope
       end
 
       # ActiveSupport's durations count as Numeric, too.
-      #
-      # @param seconds [Boolean] whether it is a length of time
-      # @param optional [Boolean] whether it can be nil
-      # @return [Type] a number
       def number(range, seconds: false, optional: false)
         Type.new("#{'nil, ' if optional}a number #{'of seconds ' if seconds}from #{range.begin} to #{range.end}",
                  ->(one) { one.nil? ? optional : one.is_a?(Numeric) && one.real? && range.cover?(one.to_f) },
                  ->(one) { seconds && one && (one % 1).zero? ? one.to_i : one&.to_f })
       end
 
-      # @return [Type] an object that responds to all of the methods, or nil. Only code can set it
+      # An object that responds to all of the methods, or nil.
       def responding(*methods, allowed:)
         Type.new(allowed, ->(value) { value.nil? || methods.all? { |name| value.respond_to?(name) } }, code_only: true)
       end
@@ -81,50 +71,34 @@ module Memscope
       SWITCH = one_of(true, false)
     end
 
-    # One setting as data: its type and its default. Its meaning is in settings.words.
-    class Setting
-      WORDS = Words.beside(__FILE__)
-      private_constant :WORDS
+    WORDS = Words.beside(__FILE__)
+    private_constant :WORDS
 
-      # @!attribute [r] name
-      #   @return [Symbol]
-      # @!attribute [r] default
-      #   @return [Object]
-      # @!attribute [r] safe
-      #   @return [Object] the strictest value, for a process that continues although the variable is wrong
-      attr_reader :name, :default, :safe
-
-      # @param type [Type]
-      # @param secret [Boolean] whether its value must not be shown
-      # @param attributes [Hash{Symbol => Object}] of `attr_reader`
-      def initialize(type:, secret: false, **attributes)
-        @type = type
-        @secret = secret
-        attributes.each { |name, value| instance_variable_set(:"@#{name}", value) }
-        freeze
-      end
-
+    # One setting as data. Its meaning is in settings.words. `safe` is the strictest value, for a process that continues
+    # although the variable is wrong. The value of a `secret` one is not shown.
+    # @api private
+    Setting = Struct.new(:name, :type, :default, :safe, :secret, keyword_init: true) do
       # @return [String, nil] the environment variable, MEMSCOPE_WORKER_INTERVAL for worker_interval_seconds; nil if
       #   only code can set it
-      def variable = ("MEMSCOPE_#{name.name.upcase.delete_suffix('_SECONDS')}" unless @type.code_only)
+      def variable = ("MEMSCOPE_#{name.name.upcase.delete_suffix('_SECONDS')}" unless type.code_only)
 
-      # @return [String] its meaning; docs/configuration.md has the details
+      # @return [String] its meaning
       def sentence = WORDS[name]
 
       # @return [String] code that sets it
       def example = WORDS["#{name}.example"]
 
       # @return [String] the values allowed in code: "true, false"
-      def allowed = @type.allowed
+      def allowed = type.allowed
 
       # @return [String, nil] the values allowed in its variable
-      def allowed_in_environment = (@type.allowed_in_environment if variable)
+      def allowed_in_environment = (type.allowed_in_environment if variable)
 
       # @param value [Object] from code
       # @return [Object] as the configuration holds it
       # @raise [Invalid]
       def check(value)
-        return @type.held.call(value) if @type.fits.call(value)
+        return type.held.call(value) if type.fits.call(value)
 
         raise Invalid.new(name, given(value), allowed, call: "Memscope.configure")
       end
@@ -136,17 +110,17 @@ module Memscope
         text = environment[variable] if variable
         return [default, nil] if text.nil? || text.empty?
 
-        found = @type.parse(text)
+        found = type.parse(text)
         found.empty? ? [safe, Invalid.new(variable, given(text), allowed_in_environment)] : [found.first, nil]
       end
 
       # @param value [Object] of this setting
       # @return [String] for people
-      def show(value) = @secret && value ? "(secret)" : value.inspect
+      def show(value) = secret && value ? "(secret)" : value.inspect
 
       private
 
-      def given(value) = @secret ? "a secret #{value.class}" : Field.excerpt(value)
+      def given(value) = secret ? "a secret #{value.class}" : Field.excerpt(value)
     end
 
     # Every setting, by name, in the order in which they are documented.
@@ -172,6 +146,6 @@ module Memscope
       policy_supervised: { type: Types::SWITCH, default: false },
       background_thread: { type: Types::SWITCH, default: false },
       logger: { type: Types.responding(:info, :warn, allowed: "nil, an object that responds to info and warn") }
-    }.to_h { |name, setting| [name, Setting.new(name: name, safe: setting[:default], **setting)] }.freeze
+    }.to_h { |name, setting| [name, Setting.new(name: name, safe: setting[:default], **setting).freeze] }.freeze
   end
 end

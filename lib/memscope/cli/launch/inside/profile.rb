@@ -15,7 +15,6 @@ module Memscope
         @io.binmode unless @io == $stderr # pprof is binary
       end
 
-      # @return [void]
       def start
         load_memscope
         Loading.unit(:Profile) # loaded later, its memory would be part of the profile

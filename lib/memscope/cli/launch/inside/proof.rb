@@ -6,8 +6,6 @@ module Memscope
     # A forked copy makes it, so that nothing of memscope stays in the process.
     class ProgramProof < Inside
       # Ends this process unless the expected allocator is proved to serve its malloc.
-      #
-      # @return [void]
       def start
         answer = IO.popen("-") { |child| child ? child.read.scrub : report_from_copy }
         objection = answer.end_with?("\n") ? answer.chomp : worded(:proof_ended, status: Process.last_status)

@@ -12,7 +12,6 @@ module Memscope
         @started = now
       end
 
-      # @return [void]
       def start
         report_at_exit
         background("report") { repeat(@order[:every]) } if @order[:every]

@@ -56,10 +56,8 @@ module Memscope
 
         # Call when the file is loaded, or has raised.
         #
-        # @param entry [Entry, nil]
         # @param loaded [Boolean, nil] the result of require or load
         # @param file [String, nil] the file that load loaded: load appends nothing to $LOADED_FEATURES
-        # @return [void]
         def leave(entry, loaded, file = nil)
           return unless entry
 
@@ -83,8 +81,6 @@ module Memscope
         end
 
         # Notes the path of an autoload, except in another Ractor.
-        #
-        # @return [void]
         def lazy(path)
           return unless Ractor.current.equal?(@main)
 

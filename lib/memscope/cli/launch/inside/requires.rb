@@ -7,7 +7,6 @@ module Memscope
     # Reports the memory that the program has added from before its script until its end, by the files that
     # RequireRecorder has numbered.
     class ProgramRequires < ProgramReport
-      # @return [void]
       def start
         load_memscope
         # Required before the first reading: required later, their memory would be the program's.
