@@ -26,8 +26,23 @@ module BlackBoxes
   def body(pid: 4_194_000, seen: NOW - 60_000, history: nil, identity: {}, **slots)
     memory = { rss_bytes: 480 * MEBIBYTE, at: seen }
     all = { identity: identity(pid, **identity), limit: limit, memory: memory, **slots }
-    texts = all.compact.transform_values { |slot| { at: seen, text: slot.is_a?(String) ? slot : JSON.generate(slot) } }
+    texts = all.compact.transform_values do |slot|
+      { at: seen, text: slot.is_a?(String) ? slot : JSON.generate(timed(slot)) }
+    end
     { written_at: seen, slots: texts, history: history }
+  end
+
+  # With times as in JSON.
+  def timed(value)
+    case value
+    when Array then value.map { |item| timed(item) }
+    when Hash
+      value.to_h do |key, item|
+        time = %i[at since began_at].include?(key) && item.is_a?(Integer) && item.bit_length < 48
+        [key, time ? Memscope::Clock.text(item) : timed(item)]
+      end
+    else value
+    end
   end
 
   def identity(pid, **given)
@@ -45,13 +60,13 @@ module BlackBoxes
   # All that a box can have.
   def slots
     at = NOW - 70_000
-    { ledger: Memscope::Ledger.capture(Bodies.ledger).to_h,
+    { ledger: { **Memscope::Ledger.capture(Bodies.ledger).to_h, at: NOW - 60_000 },
       findings: [{ id: "leak", severity: "critical", title: "Leak of native memory" }],
       census: { at: at, objects: 90_000, classes: [{ name: "Order", objects: 4000, bytes: 9 * MEBIBYTE }] },
-      heap: { at: at, retainers: [{ class: "Hash", objects: 4000, bytes: 12 * MEBIBYTE,
+      heap: { at: at, retainers: [{ name: "Hash", objects: 4000, bytes: 12 * MEBIBYTE,
                                     path: ["(vm)", "Hash at app.rb:3"] }] },
-      lines: { at: at, malloc: [{ line: "app/models/order.rb:12", method: "Order#total", live_bytes: 130 * MEBIBYTE }],
-               objects: nil },
+      lines: { at: at, objects: nil, malloc: [{ line: "app/models/order.rb:12", method_name: "Order#total",
+                                                live_bytes: 130 * MEBIBYTE }] },
       tags: { at: at, runs: [{ tag: "orders#index", thread: "puma srv tp 001", since: NOW - 64_000 }] },
       threads: { count: 2, names: [{ name: nil, status: "run" }, { name: "puma srv tp 001", status: "sleep" }] },
       approach: { at: at, why: "headroom", evidence: "lines" } }

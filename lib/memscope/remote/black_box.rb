@@ -178,13 +178,13 @@ module Memscope
       runtime = Runtime.current
       runtime.ledger = Ledger.read_between_collections
       runtime.history&.offer(runtime.ledger, ProcessMemory.read)
-      write(:approach, { at: Clock.time, why: began, evidence: @approach.take_evidence(now) }) if began
+      write(:approach, { at: Clock.text, why: began, evidence: @approach.take_evidence(now) }) if began
     end
 
     def record_memory
-      write(:memory, { at: Clock.time, rss_bytes: Memscope.rss })
+      write(:memory, { at: Clock.text, rss_bytes: Memscope.rss })
       write(:limit, @approach.limit) if @approach.limit
-      write(:tags, { at: Clock.time, runs: Runs.now.first(ROWS[:runs]) })
+      write(:tags, { at: Clock.text, runs: Runs.now.first(ROWS[:runs]) })
     end
 
     # The readings that others have taken, when they are new.
@@ -222,14 +222,14 @@ module Memscope
 
     def census(census)
       rows = census.by(:class).first(ROWS[:census])
-      { at: (census.at.to_r * 1000).round, objects: census.total_count,
+      { at: census.at.strftime(Field::TIME), objects: census.total_count,
         classes: rows.map { |row| { name: row.name, objects: row.count, bytes: row.memsize_bytes } } }
     end
 
     def retainers(graph)
       paths = graph.paths.reject(&:own?).first(ROWS[:retainers])
-      { at: (graph.at.to_r * 1000).round, retainers: paths.map do |path|
-        { class: path.held_class || path.steps.last.name, objects: path.held_count || path.count,
+      { at: graph.at.strftime(Field::TIME), retainers: paths.map do |path|
+        { name: path.held_class || path.steps.last.name, objects: path.held_count || path.count,
           bytes: path.accumulated_bytes || path.retained_bytes, path: path.links }
       end }
     end
@@ -237,13 +237,13 @@ module Memscope
     # The lines of the profiles that run, by the application's line nearest to the allocation.
     def lines
       profiles = { malloc: MallocProfile, objects: ObjectProfile }
-      { at: Clock.time, **profiles.transform_values { |profile| top(profile.snapshot) if profile.running? } }
+      { at: Clock.text, **profiles.transform_values { |profile| top(profile.snapshot) if profile.running? } }
     end
 
     def top(profile)
       profile.by(:caller).first(ROWS[:lines]).map do |entry|
         line = [entry.path, entry.lineno].compact.join(":")
-        { line: line, method: entry.name, live_bytes: entry.live_bytes,
+        { line: line, method_name: entry.name, live_bytes: entry.live_bytes,
           live_objects: (entry.live_objects if profile.objects?) }.compact
       end
     end
@@ -252,7 +252,7 @@ module Memscope
     def ending(error)
       signal = error.signo if error.is_a?(SignalException)
       status = error.is_a?(SystemExit) ? error.status : (error && 1).to_i
-      { at: Clock.time, how: signal ? :signal : :exit, status: (status unless signal),
+      { at: Clock.text, how: signal ? :signal : :exit, status: (status unless signal),
         signal: signal && Signal.signame(signal) }
     end
 

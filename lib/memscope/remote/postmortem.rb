@@ -29,10 +29,10 @@ module Memscope
     # Why what a process need not record is missing.
     UNRECORDED = { lines: :box_without_lines, heap: :box_without_heap, census: :box_without_census,
                    tags: :box_without_tags }.freeze
-    # The part of its limit that a process near its end has left.
-    LITTLE = 0.05
     # Times, in milliseconds, of four-digit years.
     TIMES = (0..253_402_300_799_999)
+    # The part of its limit that a process near its end has left.
+    LITTLE = 0.05
     WORDS = Words.beside(__FILE__)
     private_constant :AFTER, :UNRECORDED, :LITTLE, :TIMES, :WORDS
 
@@ -41,8 +41,6 @@ module Memscope
     class Box
       # The slots whose fields have their names.
       SLOTS = Postmortem.own_fields.map(&:name) - %i[path last_seen_at ended ended_why growth growth_since remedy]
-      # Keys whose names would be methods of all objects.
-      KEYS = { "class" => "name", "method" => "method_name" }.freeze
 
       attr_reader :path, :slots, :reasons, :written_at
 
@@ -113,26 +111,14 @@ module Memscope
         text = @body[:slots].dig(name, :text) or return
         field = Postmortem.declared(name)
         type = field.type
-        given = plain(JSON.parse(Field.utf8(text)))
+        given = JSON.parse(Field.utf8(text))
+        # A newer memscope may write more keys.
         given = given.slice(*type.names.keys) if given.is_a?(Hash) && type.is_a?(Class) && type.superclass == Record
         Loader.value(field, given, "Memscope.postmortem")
       rescue JSON::ParserError, Invalid => e
         @reasons[name] = [:box_slot_invalid, e.is_a?(Invalid) ? e.as(e.argument) : "invalid or truncated JSON"]
         nil
       end
-
-      # With times and names as from_h takes them. A newer memscope may write more keys.
-      def plain(value)
-        case value
-        when Array then value.map { |item| plain(item) }
-        when Hash then value.to_h { |key, item| [KEYS.fetch(key, key), time?(key, item) ? text(item) : plain(item)] }
-        else value
-        end
-      end
-
-      def time?(key, value) = %w[at since began_at].include?(key) && value.is_a?(Integer) && TIMES.cover?(value)
-
-      def text(milliseconds) = Field.time(milliseconds).strftime(Field::TIME)
     end
 
     class << self

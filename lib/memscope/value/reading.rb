@@ -41,6 +41,9 @@ module Memscope
     # @return [Integer] milliseconds since 1970
     def self.time = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
 
+    # @return [String] that time, or the given one, as in JSON
+    def self.text(milliseconds = time) = Field.time(milliseconds).strftime(Field::TIME)
+
     # @return [Float] CPU time of this thread, in seconds
     def self.cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
   end

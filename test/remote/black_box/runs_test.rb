@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../test_helper"
+require "time"
 
 class RunsTest < MemscopeTest
   RUNS = Memscope::BlackBox::Runs
@@ -22,7 +23,7 @@ class RunsTest < MemscopeTest
     RUNS.during("inner") do
       assert_equal %w[ImportJob inner], tags
       assert_equal "job", RUNS.now.first[:thread]
-      assert_in_delta Time.now.to_f, RUNS.now.last[:since] / 1000.0, 60
+      assert_in_delta Time.now.to_f, Time.parse(RUNS.now.last[:since]).to_f, 60
     end
 
     assert_equal %w[ImportJob], tags

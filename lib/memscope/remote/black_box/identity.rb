@@ -22,7 +22,7 @@ module Memscope
             role: [role, index].compact.join(" "), index: index, service: [root, role].compact.join(" "),
             release: release(root), ruby: RUBY_VERSION,
             memscope: VERSION, hostname: Socket.gethostname, command: File.basename($PROGRAM_NAME),
-            **limit(group), cgroup_inode: inode(group), began_at: Clock.time }
+            **limit(group), cgroup_inode: inode(group), began_at: Clock.text }
         end
 
         # @return [Hash{Symbol => Object}] the group's limit, and how many of its processes the kernel has killed

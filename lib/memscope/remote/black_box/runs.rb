@@ -18,7 +18,7 @@ module Memscope
         def during(work)
           thread = Thread.current
           before = thread[KEY]
-          thread[KEY] = [work, Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)]
+          thread[KEY] = [work, Clock.time]
           yield
         ensure
           thread[KEY] = before
@@ -27,7 +27,7 @@ module Memscope
         # @return [Array<Hash{Symbol => Object}>] those that run, the longest first
         def now
           noted = Thread.list.filter_map { |thread| thread[KEY]&.then { |run| [thread, *run] } }
-          noted.sort_by(&:last).map { |thread, work, since| { tag: named(work), thread: thread.name, since: since } }
+          noted.sort_by(&:last).map { |thread, work, at| { tag: named(work), thread: thread.name, since: Clock.text(at) } }
         end
 
         # @return [String] "Admin::OrdersController#show"
