@@ -13,6 +13,9 @@ module BlackBoxes
   # In milliseconds.
   NOW = (Time.now.to_f * 1000).to_i / 1000 * 1000
 
+  # Fields with times.
+  TIMES = %i[at since began_at].freeze
+
   # Answers as Native, for these files.
   Source = Struct.new(:bodies) do
     def read_black_box(path) = bodies.fetch(File.basename(path), :not_found)
@@ -38,7 +41,7 @@ module BlackBoxes
     when Array then value.map { |item| timed(item) }
     when Hash
       value.to_h do |key, item|
-        time = %i[at since began_at].include?(key) && item.is_a?(Integer) && item.bit_length < 48
+        time = TIMES.include?(key) && item.is_a?(Integer) && item.bit_length < 48
         [key, time ? Memscope::Clock.text(item) : timed(item)]
       end
     else value

@@ -26,8 +26,8 @@ module Memscope
 
         # @return [Array<Hash{Symbol => Object}>] those that run, the longest first
         def now
-          noted = Thread.list.filter_map { |thread| thread[KEY]&.then { |run| [thread, *run] } }
-          noted.sort_by(&:last).map { |thread, work, at| { tag: named(work), thread: thread.name, since: Clock.text(at) } }
+          noted = Thread.list.filter_map { |thread| thread[KEY]&.then { |run| [thread.name, *run] } }
+          noted.sort_by(&:last).map { |thread, work, at| { tag: named(work), thread: thread, since: Clock.text(at) } }
         end
 
         # @return [String] "Admin::OrdersController#show"
