@@ -88,7 +88,7 @@ module Memscope
       case type
       when Array then value.map(&:to_h)
       when Class then value.to_h
-      when :time then Clock.text(value)
+      when :time then Field.time(value).strftime(TIME)
       else value
       end
     end
