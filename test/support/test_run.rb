@@ -5,8 +5,8 @@ require "minitest"
 require "tmpdir"
 
 # Runs test files, each in a process that is forked from this one, three at a time on two processors: the tests of many
-# files wait for child processes half of the time. Prints a line for each file as it ends. Then why tests were skipped,
-# and each failure.
+# files wait for child processes half of the time. Prints a line for each file as it ends, with the CPU time of its
+# processes. Then why tests were skipped, and each failure.
 class TestRun
   # What became of a test: :passed, :skipped or :failed. The text is the reason, or the failure.
   Outcome = Struct.new(:name, :seconds, :result, :text)
@@ -18,7 +18,7 @@ class TestRun
   end
 
   # Minitest's only reporter in such a process: writes the name of each test as it begins, its Outcome when it ends, and
-  # :ended after all of them, so that a crash shows, and in which test.
+  # the Process::Tms after all of them, so that a crash shows, and in which test.
   class Recorder < Minitest::AbstractReporter
     RESULTS = { "." => :passed, "S" => :skipped }.freeze
     private_constant :RESULTS
@@ -37,7 +37,7 @@ class TestRun
                       test.skipped? ? test.failure.message : test.to_s))
     end
 
-    def report = put(:ended)
+    def report = put(Process.times)
 
     def passed? = @passed
 
@@ -109,18 +109,19 @@ class TestRun
   end
 
   def show(running, status)
-    outcomes = @outcomes[running.file] = outcomes_of(running, status)
-    puts format("[%<done>3d/%<files>d] %<seconds>6.1f s  %<file>s: %<counts>s",
-                done: @outcomes.size, files: @files.size, seconds: now - running.started, file: running.file,
+    records = File.exist?(running.record) ? records_in(running.record) : []
+    outcomes = @outcomes[running.file] = outcomes_of(running, status, records)
+    cpu = records.grep(Process::Tms).sum(&:sum)
+    puts format("[%<done>3d/%<files>d] %<seconds>6.1f s, CPU %<cpu>5.1f s  %<file>s: %<counts>s",
+                done: @outcomes.size, files: @files.size, seconds: now - running.started, cpu: cpu, file: running.file,
                 counts: counts(outcomes))
     outcomes.each { |outcome| puts "          FAILED: #{outcome.name}" if outcome.result == :failed }
   end
 
   # A process that did not end normally is a failure too, with its output.
-  def outcomes_of(running, status)
-    records = File.exist?(running.record) ? records_in(running.record) : []
+  def outcomes_of(running, status, records)
     outcomes = records.grep(Outcome)
-    return outcomes if records.last == :ended && (status.success? || outcomes.any? { |one| one.result == :failed })
+    return outcomes if records.last.is_a?(Process::Tms) && (status.success? || outcomes.any? { |one| one.result == :failed })
 
     begun = records.grep(String) - outcomes.map(&:name)
     text = "#{running.file}: #{status}; in #{begun.join(', ')}\n#{without_tables(File.read(running.log).scrub)}"
