@@ -15,7 +15,7 @@ class TestRunTest < MemscopeTest
     result, text = run_files("a" => PASSES, "b" => SKIPS)
 
     assert_predicate result, :success?
-    assert_match(%r{^\[  1/2\] +\d+\.\d s  \S+_test\.rb: 1 passed, 0 failed}, text)
+    assert_match(%r{^\[  1/2\] +\d+\.\d s, CPU +\d+\.\d s  \S+_test\.rb: 1 passed, 0 failed}, text)
     assert_match(/^1 skipped: no reason$/, text)
     assert_equal "2 passed, 0 failed, 1 skipped", text.lines.last.chomp
   end
