@@ -121,7 +121,8 @@ class TestRun
   # A process that did not end normally is a failure too, with its output.
   def outcomes_of(running, status, records)
     outcomes = records.grep(Outcome)
-    return outcomes if records.last.is_a?(Process::Tms) && (status.success? || outcomes.any? { |one| one.result == :failed })
+    ended = records.last.is_a?(Process::Tms)
+    return outcomes if ended && (status.success? || outcomes.any? { |one| one.result == :failed })
 
     begun = records.grep(String) - outcomes.map(&:name)
     text = "#{running.file}: #{status}; in #{begun.join(', ')}\n#{without_tables(File.read(running.log).scrub)}"
