@@ -39,7 +39,7 @@ static void stay_at(struct memscope_private_copy *copy, const struct memscope_re
 
 /* As any C code may do that has released the GVL, whether it computes or waits for the kernel. */
 static bool take_gvl(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
-    const uint64_t arguments[3] = {copy->target->entry.system_call, 0, 0};
+    const uint64_t arguments[3] = {copy->target->entry.marker, 0, 0};
     struct memscope_registers registers;
 
     if (!memscope_private_copy_enter(copy, ruby(copy, "rb_thread_call_with_gvl"), arguments, &registers, refusal))
@@ -50,7 +50,7 @@ static bool take_gvl(struct memscope_private_copy *copy, struct memscope_refusal
 
 /* A postponed job that calls the marker. From 3.3 on, jobs are registered before they are triggered. */
 static bool postpone_marker(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
-    const uint64_t marker = copy->target->entry.system_call, reserve = ruby(copy, "rb_postponed_job_preregister");
+    const uint64_t marker = copy->target->entry.marker, reserve = ruby(copy, "rb_postponed_job_preregister");
     uint64_t job = 0;
 
     if (reserve == 0)

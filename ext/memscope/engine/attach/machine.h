@@ -1,7 +1,7 @@
 /*
  * All that depends on the architecture of a process to attach to: the registers of a stopped thread, machine code, and
- * thread-local variables. One file machine_….c for each. Threads are stopped at PTRACE_EVENT_STOP, at a system call, or
- * at birth.
+ * thread-local variables. One file machine_….c for each, and machine.c for what they share. Threads are stopped at
+ * PTRACE_EVENT_STOP, at a system call, or at birth.
  */
 #ifndef MEMSCOPE_MACHINE_H
 #define MEMSCOPE_MACHINE_H
@@ -18,13 +18,22 @@
 struct memscope_registers {
     struct user_regs_struct user;
 };
+#define MEMSCOPE_PLACE_REGISTER rip
+#define MEMSCOPE_RESULT_REGISTER rax
+#define MEMSCOPE_CALL_BYTES 2 /* of a system call instruction */
+#define MEMSCOPE_RESTORER_CALL_AT 7
 #elif defined(__aarch64__)
 #include <asm/ptrace.h>
 struct memscope_registers {
     struct user_pt_regs user;
     uint64_t thread_pointer;
-    int32_t system_call; /* NT_ARM_SYSTEM_CALL */
+    int32_t system_call; /* NT_ARM_SYSTEM_CALL, or the call that is made again next */
+    bool blocked, has_vectors;
 };
+#define MEMSCOPE_PLACE_REGISTER pc
+#define MEMSCOPE_RESULT_REGISTER regs[0]
+#define MEMSCOPE_CALL_BYTES 4 /* of any instruction */
+#define MEMSCOPE_RESTORER_CALL_AT 4
 #endif
 
 #if defined(__x86_64__) || defined(__aarch64__)
@@ -36,6 +45,7 @@ struct memscope_registers {
 /* Code of the target that injected calls use, as addresses. */
 struct memscope_entry_points {
     uint64_t system_call;   /* the instruction, in a function of the C library that Ruby never calls, before a return */
+    uint64_t marker;        /* leads to it: where called functions return to, and what Ruby calls as a function */
     uint64_t restorer;      /* the code that ends a signal handler: a system call, rt_sigreturn */
     uint64_t exit_function; /* _exit */
     bool filtered;          /* a seccomp filter of the target, but not of the tracer, might kill it for such a call */
@@ -46,6 +56,17 @@ struct memscope_entry_points {
 /* The offset of the system call instruction in the code of a function, and of the restorer in a text, or -1. */
 long memscope_code_find_system_call(const unsigned char *code, size_t size);
 long memscope_code_find_restorer(const unsigned char *code, size_t size);
+
+/*
+ * The marker, of a function with a system call instruction. On x86-64 the instruction itself: before it, the function
+ * overwrites what another has returned. On arm64 an indirect call must lead to the beginning of a function (BTI), and
+ * the kernel overwrites what was returned if the register of the call's number has -1.
+ */
+#if defined(__x86_64__)
+#define MEMSCOPE_MARKER(function, instruction) (instruction)
+#else
+#define MEMSCOPE_MARKER(function, instruction) (function)
+#endif
 
 /* The place of a thread-local variable in each thread. */
 struct memscope_thread_local {
@@ -73,6 +94,15 @@ bool memscope_registers_write(pid_t thread, const struct memscope_registers *reg
 /* The system call that the thread is in or, with `blocked`, that it will restart; -1 for none. */
 long memscope_registers_system_call(const struct memscope_registers *registers);
 bool memscope_registers_blocked(const struct memscope_registers *registers);
+
+/* Only the kernel knows whether the restarted call will wait for the rest of its time or for all of it again. */
+bool memscope_registers_hide_restart(const struct memscope_registers *registers);
+
+/*
+ * True if a system call loses some of the thread's registers. *with are those to make the call rt_sigreturn with, which
+ * puts all back from the healing frame.
+ */
+bool memscope_registers_lost_by_call(const struct memscope_registers *registers, struct memscope_registers *with);
 
 uint64_t memscope_registers_thread_pointer(const struct memscope_registers *registers);
 uint64_t memscope_registers_argument(const struct memscope_registers *registers, int index);
@@ -124,7 +154,8 @@ void memscope_registers_interrupt_call(struct memscope_registers *registers);
  * Writes a signal frame below the thread's stack, with its registers and blocked signals. If the tracer is killed while
  * the thread makes an injected system call, the kernel detaches it, and the return after the call leads to the frame,
  * which restores the thread as the end of a signal handler would. *with are the registers to inject the call with, and
- * *child_stack is the stack for a clone, whose return address is _exit. Returns false if there is no room for a frame.
+ * *child_stack is the stack for a clone, from which the child returns to _exit. Returns false if there is no room for a
+ * frame, or if it could not restore all registers.
  */
 bool memscope_healing_frame(pid_t thread, const struct memscope_entry_points *entry, uint64_t blocked_signals,
                             const struct memscope_registers *registers, struct memscope_registers *with,

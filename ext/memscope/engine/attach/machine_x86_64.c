@@ -16,13 +16,11 @@ enum { RESTARTSYS = 512, RESTARTNOINTR = 513, RESTARTNOHAND = 514, RESTART_BLOCK
 
 /* A function may use this many bytes below its stack pointer without moving it. */
 #define RED_ZONE UINT64_C(128)
-#define SYSTEM_CALL_BYTES 2
-#define RESTORER_SYSTEM_CALL_AT 7
 /* Trap and direction flags. */
 #define FLAGS_CLEARED UINT64_C(0x500)
 
 long memscope_code_find_system_call(const unsigned char *code, size_t size) {
-    for (size_t at = 0; at + SYSTEM_CALL_BYTES <= size; at++)
+    for (size_t at = 0; at + MEMSCOPE_CALL_BYTES <= size; at++)
         if (code[at] == 0x0f && code[at + 1] == 0x05)
             return (long)at;
     return -1;
@@ -101,10 +99,6 @@ bool memscope_registers_read(pid_t thread, struct memscope_registers *registers)
     return memscope_trace(PTRACE_GETREGS, thread, 0, (uintptr_t)&registers->user);
 }
 
-bool memscope_registers_write(pid_t thread, const struct memscope_registers *registers) {
-    return memscope_trace(PTRACE_SETREGS, thread, 0, (uintptr_t)&registers->user);
-}
-
 long memscope_registers_system_call(const struct memscope_registers *registers) {
     return (long)registers->user.orig_rax;
 }
@@ -114,6 +108,17 @@ bool memscope_registers_blocked(const struct memscope_registers *registers) {
 
     return memscope_registers_system_call(registers) >= 0 &&
            (result == RESTARTSYS || result == RESTARTNOINTR || result == RESTARTNOHAND || result == RESTART_BLOCK);
+}
+
+bool memscope_registers_hide_restart(const struct memscope_registers *registers) {
+    (void)registers;
+    return false;
+}
+
+bool memscope_registers_lost_by_call(const struct memscope_registers *registers, struct memscope_registers *with) {
+    (void)registers;
+    (void)with;
+    return false;
 }
 
 uint64_t memscope_registers_thread_pointer(const struct memscope_registers *registers) {
@@ -127,20 +132,8 @@ uint64_t memscope_registers_argument(const struct memscope_registers *registers,
     return arguments[index];
 }
 
-uint64_t memscope_registers_place(const struct memscope_registers *registers) {
-    return registers->user.rip;
-}
-
-bool memscope_registers_at_call(const struct memscope_registers *registers, uint64_t instruction) {
-    return registers->user.rip == instruction + SYSTEM_CALL_BYTES;
-}
-
 uint64_t memscope_registers_returned(const struct memscope_registers *registers) {
     return registers->user.orig_rax;
-}
-
-long memscope_registers_result(const struct memscope_registers *registers) {
-    return (long)registers->user.rax;
 }
 
 void memscope_registers_set_system_call(struct memscope_registers *registers, uint64_t instruction, long number,
@@ -180,17 +173,8 @@ bool memscope_registers_set_function(pid_t pid, struct memscope_registers *regis
     return memscope_remote_write(pid, user->rsp, &back, sizeof back);
 }
 
-uint64_t memscope_restorer_system_call(const struct memscope_entry_points *entry) {
-    return entry->restorer + RESTORER_SYSTEM_CALL_AT;
-}
-
 bool memscope_registers_skip_call(pid_t thread, struct memscope_registers *registers) {
     registers->user.orig_rax = UINT64_MAX;
-    return memscope_registers_write(thread, registers);
-}
-
-bool memscope_registers_set_result(pid_t thread, struct memscope_registers *registers, long result) {
-    registers->user.rax = (uint64_t)result;
     return memscope_registers_write(thread, registers);
 }
 
@@ -266,7 +250,7 @@ static void restart_call(long long *general, const struct memscope_registers *re
         general[REG_RAX] = -EINTR;
         return;
     }
-    general[REG_RIP] -= SYSTEM_CALL_BYTES;
+    general[REG_RIP] -= MEMSCOPE_CALL_BYTES;
     general[REG_RAX] = (long long)registers->user.orig_rax;
 }
 

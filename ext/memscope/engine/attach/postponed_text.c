@@ -107,8 +107,9 @@ static bool visit(struct memscope_postponed_text *postponed, struct memscope_tra
     if (!memscope_ruby_target_lives(target))
         memscope_refuse(refusal, "ended", "%d", (int)target->pid);
     else if (memscope_tracees_stop(tracees, start + STOP_NS, refusal))
-        done = tracees->list[0].stopped ? work(postponed, &tracees->list[0], refusal)
-                                        : memscope_refuse(refusal, "ended", "%d", (int)target->pid);
+        done = memscope_tracees_prepare(tracees, &tracees->list[0])
+                   ? work(postponed, &tracees->list[0], refusal)
+                   : memscope_refuse(refusal, "ended", "%d", (int)target->pid);
     memscope_tracees_release(tracees);
     postponed->pause_ns += memscope_trace_now() - start;
     return done;

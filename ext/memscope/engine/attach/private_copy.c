@@ -33,17 +33,18 @@ enum { FUTEX_WAIT = 0, FUTEX_LOCK_PI = 6, FUTEX_WAIT_BITSET = 9, FUTEX_CMD_MASK 
 
 /* ---- the clone ------------------------------------------------------------------------------------------------- */
 
-static bool clone_from(struct memscope_private_copy *copy, const struct memscope_tracee *tracee,
-                       struct memscope_refusal *refusal) {
+static bool clone_from(struct memscope_private_copy *copy, struct memscope_tracees *tracees,
+                       struct memscope_tracee *tracee, struct memscope_refusal *refusal) {
     const uint64_t arguments[6] = {0}; /* no flags: the end of the copy sends no signal */
     uint64_t start = memscope_trace_now();
     long result = 0;
     bool made;
 
-    copy->registers = tracee->registers;
     copy->system_call = memscope_registers_system_call(&tracee->registers);
     copy->waited = memscope_registers_blocked(&tracee->registers) && copy->system_call == SYS_futex;
-    made = memscope_tracee_system_call(tracee, &copy->target->entry, SYS_clone, arguments, &result, &copy->pid);
+    made = memscope_tracees_prepare(tracees, tracee) &&
+           memscope_tracee_system_call(tracee, &copy->target->entry, SYS_clone, arguments, &result, &copy->pid);
+    copy->registers = tracee->registers;
     copy->fork_ns = memscope_trace_now() - start;
     copy->inner_pid = (pid_t)result;
     if (made && result > 0 && copy->pid > 0)
@@ -61,7 +62,8 @@ static bool adopt(struct memscope_private_copy *copy, struct memscope_refusal *r
     int status = 0, file;
 
     if (memscope_trace_wait(copy->pid, &status, memscope_trace_now() + BIRTH_NS) != copy->pid || !WIFSTOPPED(status) ||
-        !memscope_trace(PTRACE_SETOPTIONS, copy->pid, 0, OPTIONS))
+        !memscope_trace(PTRACE_SETOPTIONS, copy->pid, 0, OPTIONS) ||
+        !memscope_registers_recover(copy->pid, &copy->registers, &copy->target->entry))
         return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
     snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)copy->pid);
     file = open(path, O_WRONLY | O_CLOEXEC);
@@ -86,7 +88,7 @@ bool memscope_private_copy_make(struct memscope_private_copy *copy, struct memsc
         memscope_refuse(refusal, "ended", "%d", (int)copy->target->pid);
     else if (memscope_tracees_stop(tracees, start + STOP_NS, refusal) &&
              (chosen = memscope_ruby_threads_choose(copy->target, tracees, refusal)) != NULL)
-        made = clone_from(copy, chosen, refusal);
+        made = clone_from(copy, tracees, chosen, refusal);
     memscope_tracees_release(tracees);
     copy->pause_ns = memscope_trace_now() - start;
     return made && adopt(copy, refusal);
@@ -120,7 +122,8 @@ static bool reap(const struct memscope_private_copy *copy, struct memscope_trace
     if (!memscope_ruby_target_lives(copy->target) ||
         !memscope_tracees_seize(tracees, copy->target->pid, copy->target->pid, &unused))
         return false;
-    if (memscope_tracees_stop(tracees, memscope_trace_now() + STOP_NS, &unused) && tracees->list[0].stopped)
+    if (memscope_tracees_stop(tracees, memscope_trace_now() + STOP_NS, &unused) &&
+        memscope_tracees_prepare(tracees, &tracees->list[0]))
         reaped = reap_in(copy, &tracees->list[0]);
     memscope_tracees_release(tracees);
     return reaped;
@@ -289,7 +292,7 @@ bool memscope_private_copy_enter(struct memscope_private_copy *copy, uint64_t fu
     *registers = copy->registers;
     if (function == 0)
         return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)copy->target->pid, copy->target->version);
-    if (!memscope_registers_set_function(copy->pid, registers, function, arguments, copy->target->entry.system_call) ||
+    if (!memscope_registers_set_function(copy->pid, registers, function, arguments, copy->target->entry.marker) ||
         !memscope_registers_write(copy->pid, registers))
         return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
     return memscope_private_copy_run(copy, registers, refusal);

@@ -18,7 +18,7 @@
 enum { SECCOMP_MODE_DISABLED, SECCOMP_MODE_STRICT };
 
 #define CODE_BYTES 64
-/* The restorer of signal handlers lies in the first part of the C library's code. */
+/* The restorer of signal handlers lies in the vDSO (arm64), or in the first part of the C library's code. */
 #define LIBC_BYTES (UINT64_C(2) << 20)
 #define PART_BYTES ((size_t)1 << 16)
 #define RESTORER_BYTES 16
@@ -34,6 +34,7 @@ enum { SECCOMP_MODE_DISABLED, SECCOMP_MODE_STRICT };
 struct objects {
     struct memscope_ruby_target *target;
     uint64_t last_file; /* inode of the last object, 0 before the first one, the executable */
+    uint64_t vdso, vdso_end;
     bool ruby_is_executable, other_machine, any, denied;
 };
 
@@ -72,6 +73,10 @@ static bool look_at_mapping(const struct memscope_mapping *mapping, void *contex
 
     objects->denied = !objects->any && !may_read(objects->target->pid, mapping->start);
     objects->any = true;
+    if (strcmp(mapping->name, "[vdso]") == 0) {
+        objects->vdso = mapping->start;
+        objects->vdso_end = mapping->end;
+    }
     if (!objects->denied && mapping->inode != 0 && mapping->inode != objects->last_file && mapping->readable) {
         look_at(objects, mapping->start, memscope_remote_mapping_file(mapping), objects->last_file == 0);
         objects->last_file = mapping->inode;
@@ -92,8 +97,7 @@ static bool find_objects(struct objects *objects, struct memscope_refusal *refus
 
 /* ---- places in them -------------------------------------------------------------------------------------------- */
 
-static uint64_t find_system_call(const struct memscope_ruby_target *target) {
-    uint64_t function = memscope_remote_module_address(&target->libc, "acct");
+static uint64_t find_system_call(const struct memscope_ruby_target *target, uint64_t function) {
     unsigned char code[CODE_BYTES];
     long offset;
 
@@ -103,13 +107,12 @@ static uint64_t find_system_call(const struct memscope_ruby_target *target) {
     return offset < 0 ? 0 : function + (uint64_t)offset;
 }
 
-static uint64_t find_restorer(const struct memscope_ruby_target *target) {
+static uint64_t find_restorer(pid_t pid, uint64_t from, uint64_t end) {
     unsigned char part[PART_BYTES];
 
-    for (uint64_t at = target->libc.bias; at < target->libc.bias + LIBC_BYTES; at += sizeof part - RESTORER_BYTES) {
-        long offset = memscope_remote_read(target->pid, at, part, sizeof part)
-                          ? memscope_code_find_restorer(part, sizeof part)
-                          : -1;
+    for (uint64_t at = from; at < end; at += sizeof part - RESTORER_BYTES) {
+        size_t size = end - at < sizeof part ? (size_t)(end - at) : sizeof part;
+        long offset = memscope_remote_read(pid, at, part, size) ? memscope_code_find_restorer(part, size) : -1;
 
         if (offset >= 0)
             return at + (uint64_t)offset;
@@ -117,17 +120,21 @@ static uint64_t find_restorer(const struct memscope_ruby_target *target) {
     return 0;
 }
 
-static bool find_places(struct memscope_ruby_target *target, bool ruby_is_executable,
-                        struct memscope_refusal *refusal) {
+static bool find_places(const struct objects *objects, struct memscope_refusal *refusal) {
+    struct memscope_ruby_target *target = objects->target;
+    uint64_t function = memscope_remote_module_address(&target->libc, "acct"), code = target->libc.bias;
     Elf64_Sym symbol;
 
     target->is_glibc = memscope_remote_module_find(&target->libc, "gnu_get_libc_version", &symbol);
-    target->entry.system_call = find_system_call(target);
-    target->entry.restorer = find_restorer(target);
+    target->entry.system_call = find_system_call(target, function);
+    target->entry.marker = MEMSCOPE_MARKER(function, target->entry.system_call);
+    target->entry.restorer = find_restorer(target->pid, objects->vdso, objects->vdso_end);
+    if (target->entry.restorer == 0)
+        target->entry.restorer = find_restorer(target->pid, code, code + LIBC_BYTES);
     target->entry.exit_function = memscope_remote_module_address(&target->libc, "_exit");
     if (target->entry.system_call == 0 || target->entry.restorer == 0 || target->entry.exit_function == 0)
         return memscope_refuse(refusal, "libc_unknown", "%d\n%s", (int)target->pid, target->libc_name);
-    if (!memscope_thread_local_find(&target->ruby, ruby_is_executable, "ruby_current_ec", "rb_thread_current",
+    if (!memscope_thread_local_find(&target->ruby, objects->ruby_is_executable, "ruby_current_ec", "rb_thread_current",
                                     &target->context))
         return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)target->pid, target->version);
     return true;
@@ -193,7 +200,7 @@ bool memscope_ruby_target_find(pid_t pid, struct memscope_ruby_target *target, s
         return memscope_refuse(refusal, "no_ruby", "%d", (int)pid);
     if (target->libc.pid == 0)
         return memscope_refuse(refusal, "libc_unknown", "%d\n%s", (int)pid, target->libc_name);
-    return find_places(target, objects.ruby_is_executable, refusal);
+    return find_places(&objects, refusal);
 }
 
 bool memscope_ruby_target_lives(const struct memscope_ruby_target *target) {

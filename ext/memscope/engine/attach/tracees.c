@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -190,6 +191,23 @@ bool memscope_tracees_stop(struct memscope_tracees *tracees, uint64_t deadline_n
     return all;
 }
 
+/* The thread begins its call again, after the kernel has chosen which: restart_syscall for the rest of a time. */
+bool memscope_tracees_prepare(struct memscope_tracees *tracees, struct memscope_tracee *tracee) {
+    uint64_t deadline_ns = memscope_trace_now() + RELEASE_NS;
+    int status = 0;
+
+    if (!tracee->stopped || !memscope_registers_hide_restart(&tracee->registers))
+        return tracee->stopped;
+    tracee->stopped = false;
+    if (!memscope_trace(PTRACE_SYSCALL, tracee->id, 0, 0) ||
+        memscope_trace_wait(tracee->id, &status, deadline_ns) != tracee->id)
+        return false;
+    memscope_trace(PTRACE_INTERRUPT, tracee->id, 0, 0);
+    follow(tracees, tracee, status);
+    return await_stop(tracees, tracee, deadline_ns) && tracee->stopped &&
+           memscope_registers_read(tracee->id, &tracee->registers);
+}
+
 static void release(struct memscope_tracees *tracees, struct memscope_tracee *tracee, uint64_t deadline_ns) {
     if (!tracee->gone && !tracee->stopped) {
         memscope_trace(PTRACE_INTERRUPT, tracee->id, 0, 0);
@@ -254,6 +272,17 @@ bool memscope_inject_system_call(pid_t thread, const struct memscope_registers *
     return memscope_registers_write(thread, &registers) && run_system_call(thread, deadline_ns, result, NULL);
 }
 
+bool memscope_registers_recover(pid_t thread, const struct memscope_registers *registers,
+                                const struct memscope_entry_points *entry) {
+    static const uint64_t none[6];
+    struct memscope_registers with;
+    long unused;
+
+    return !memscope_registers_lost_by_call(registers, &with) ||
+           memscope_inject_system_call(thread, &with, memscope_restorer_system_call(entry), SYS_rt_sigreturn, none,
+                                       memscope_trace_now() + RELEASE_NS, &unused);
+}
+
 static bool put_signals(pid_t thread, uint64_t blocked) {
     return memscope_trace(PTRACE_SETSIGMASK, thread, sizeof blocked, (uintptr_t)&blocked);
 }
@@ -304,8 +333,9 @@ bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const str
     if (child != NULL)
         filled[1] = stack;
     memscope_registers_set_system_call(&with, entry->system_call, number, filled);
-    made =
-        enter(tracee, entry, &with) && run_system_call(tracee->id, memscope_trace_now() + INJECTION_NS, result, child);
+    made = enter(tracee, entry, &with) &&
+           run_system_call(tracee->id, memscope_trace_now() + INJECTION_NS, result, child) &&
+           memscope_registers_recover(tracee->id, &tracee->registers, entry);
     settle(tracee, blocked);
     return made;
 }

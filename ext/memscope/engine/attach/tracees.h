@@ -32,6 +32,12 @@ bool memscope_tracees_seize(struct memscope_tracees *tracees, pid_t pid, pid_t o
 /* Stops all of them. Returns false with a refusal if one does not stop before the deadline. */
 bool memscope_tracees_stop(struct memscope_tracees *tracees, uint64_t deadline_ns, struct memscope_refusal *refusal);
 
+/*
+ * Before calls are made in a stopped thread: its registers show how its own call is restarted. Returns false if it has
+ * ended, or has not stopped again.
+ */
+bool memscope_tracees_prepare(struct memscope_tracees *tracees, struct memscope_tracee *tracee);
+
 /* Lets them go on as they were. A thread that had not stopped is stopped and let go. */
 void memscope_tracees_release(struct memscope_tracees *tracees);
 
@@ -50,6 +56,13 @@ bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const str
  */
 bool memscope_tracee_function(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
                               uint64_t function, const uint64_t arguments[3]);
+
+/*
+ * After an injected call, in the thread or in its copy: puts back the registers that the call has lost, from the
+ * healing frame.
+ */
+bool memscope_registers_recover(pid_t thread, const struct memscope_registers *registers,
+                                const struct memscope_entry_points *entry);
 
 /*
  * Makes a system call in a stopped thread, from the registers `with`, and leaves the thread at the exit of the call.

@@ -35,6 +35,12 @@ bool memscope_trace_get_set(pid_t thread, unsigned set, void *values, size_t *si
     return true;
 }
 
+bool memscope_trace_put_set(pid_t thread, unsigned set, const void *values, size_t size) {
+    struct iovec vector = {(void *)(uintptr_t)values, size};
+
+    return memscope_trace(PTRACE_SETREGSET, thread, set, (uintptr_t)&vector);
+}
+
 uint64_t memscope_trace_now(void) {
     struct timespec now;
 

@@ -20,6 +20,7 @@ bool memscope_trace(int request, pid_t thread, uintptr_t address, uintptr_t data
 
 /* The register set NT_… of a stopped thread. *size is the capacity, then the size of the set. */
 bool memscope_trace_get_set(pid_t thread, unsigned set, void *values, size_t *size);
+bool memscope_trace_put_set(pid_t thread, unsigned set, const void *values, size_t size);
 
 /* CLOCK_MONOTONIC, in nanoseconds. */
 uint64_t memscope_trace_now(void);
