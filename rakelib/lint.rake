@@ -4,6 +4,7 @@ ENGINE = FileList["ext/memscope/engine/**/*.{c,h,def}"]
 C_SOURCES = FileList["ext/memscope/**/*.{c,h}", "test/**/*.{c,h}"]
 WARNINGS = %w[-std=c11 -D_GNU_SOURCE -Iext/memscope/engine
               -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror].freeze
+ARM64_COMPILER = "aarch64-linux-gnu-gcc" # Debian's package gcc-aarch64-linux-gnu
 
 desc "Run every static check"
 task lint: %w[lint:ruby lint:format lint:tidy lint:cppcheck lint:types lint:docs lint:engine lint:rooms]
@@ -41,7 +42,7 @@ namespace :lint do
     abort statistics unless statistics.include?("100.00% documented")
   end
 
-  desc "The engine knows no Ruby, and compiles for musl"
+  desc "The engine knows no Ruby, and compiles for musl, and for arm64 if its compiler is installed"
   task :engine do
     leaks = ENGINE.flat_map do |path|
       File.foreach(path).with_index(1).filter_map do |line, number|
@@ -52,6 +53,12 @@ namespace :lint do
     abort "the engine names Ruby:\n#{leaks.join}" unless leaks.empty?
 
     sources = ENGINE.select { |path| path.end_with?(".c") }
-    sh "musl-gcc", *WARNINGS, "-I#{RecordStructs.write}", "-fsyntax-only", *sources
+    structs = "-I#{RecordStructs.write}"
+    sh "musl-gcc", *WARNINGS, structs, "-fsyntax-only", *sources
+    unless system(ARM64_COMPILER, "--version", out: File::NULL)
+      next warn("#{ARM64_COMPILER} is not installed: not compiled for arm64")
+    end
+
+    sh ARM64_COMPILER, *WARNINGS, "-Wno-unused-parameter", structs, "-fsyntax-only", *sources
   end
 end

@@ -12,7 +12,7 @@
 #if defined(__x86_64__)
 
 /* Loads the upper registers, spins with the GVL, and stores them. */
-__attribute__((target("avx"))) static void hold_avx(const unsigned char *from, unsigned char *to, long spins) {
+__attribute__((target("avx"))) static void hold(const unsigned char *from, unsigned char *to, long spins) {
     __asm__ volatile("vmovdqu 0(%1), %%ymm8\n\tvmovdqu 32(%1), %%ymm9\n\t"
                      "vmovdqu 64(%1), %%ymm10\n\tvmovdqu 96(%1), %%ymm11\n\t"
                      "vmovdqu 128(%1), %%ymm12\n\tvmovdqu 160(%1), %%ymm13\n\t"
@@ -31,9 +31,31 @@ static int can_hold(void) {
     return __builtin_cpu_supports("avx");
 }
 
+#elif defined(__aarch64__) && defined(__GLIBC__)
+
+#include <sys/auxv.h>
+
+/* The upper half of these registers, and the predicate, are what a system call discards. */
+__attribute__((target("+sve"))) static void hold(const unsigned char *from, unsigned char *to, long spins) {
+    __asm__ volatile("ptrue p0.b, vl32\n\t"
+                     "ld1b z8.b, p0/z, [%1]\n\t"
+                     "ld1b z9.b, p0/z, [%2]\n\t"
+                     "1: subs %0, %0, #1\n\tb.ne 1b\n\t"
+                     "st1b z8.b, p0, [%3]\n\t"
+                     "st1b z9.b, p0, [%4]"
+                     : "+r"(spins)
+                     : "r"(from), "r"(from + BYTES), "r"(to), "r"(to + BYTES)
+                     : "memory", "cc", "v8", "v9", "p0");
+    memcpy(to + 2 * BYTES, from + 2 * BYTES, (size_t)(REGISTERS - 2) * BYTES);
+}
+
+static int can_hold(void) {
+    return (getauxval(AT_HWCAP) & HWCAP_SVE) != 0;
+}
+
 #else
 
-static void hold_avx(const unsigned char *from, unsigned char *to, long spins) {
+static void hold(const unsigned char *from, unsigned char *to, long spins) {
     (void)spins;
     memcpy(to, from, (size_t)REGISTERS * BYTES);
 }
@@ -44,7 +66,7 @@ static int can_hold(void) {
 
 #endif
 
-/* Host.vectors_kept?(spins) -> whether the registers were as they should be; true for a processor without AVX. */
+/* Host.vectors_kept?(spins) -> whether the registers were as they should be; true without AVX or SVE. */
 static VALUE host_vectors_kept(VALUE self, VALUE spins) {
     unsigned char from[REGISTERS * BYTES], to[REGISTERS * BYTES] = {0};
 
@@ -52,7 +74,7 @@ static VALUE host_vectors_kept(VALUE self, VALUE spins) {
         return Qtrue;
     for (size_t index = 0; index < sizeof from; index++)
         from[index] = (unsigned char)(index * 37 + 11);
-    hold_avx(from, to, NUM2LONG(spins));
+    hold(from, to, NUM2LONG(spins));
     return memcmp(from, to, sizeof from) == 0 ? Qtrue : Qfalse;
 }
 
