@@ -14,15 +14,11 @@ module Memscope
       # Readings with an address of their own for JSON and text, and the page that shows each.
       READINGS = { "/ledger" => "/", "/doctor" => "/", "/workers" => "/", "/census" => "/objects",
                    "/heap" => "/objects", "/arenas" => "/allocator", "/size_classes" => "/allocator",
-                   "/fragmentation" => "/allocator", "/ruby_heap" => "/allocator",
-                   "/mappings" => "/allocator" }.freeze
-      # Readings that need no page. The pages of the others keep or choose them.
-      PLAIN = %i[doctor arenas fragmentation ruby_heap mappings].freeze
+                   "/fragmentation" => "/allocator", "/ruby_heap" => "/allocator", "/mappings" => "/allocator" }.freeze
       # The method that answers each path.
       READS = { **PAGES.transform_values { :page }, **READINGS.transform_values { :reading },
-                **Assets::ALL.transform_values { :asset },
-                **Pprof::PATHS.transform_values { :pprof },
-                **{ "/metrics" => :metrics, "/profile/flamegraph" => :flame_graph } }.freeze
+                **Assets::ALL.transform_values { :asset }, **Pprof::PATHS.transform_values { :pprof },
+                "/metrics" => :metrics, "/profile/flamegraph" => :flame_graph }.freeze
       # For each form: the method of Actions, the page that answers it, and the reading that JSON and text have of it.
       ACTIONS = { "/purge" => [:purge, Actions::Returned], "/profile" => [:profile, Pages::Profile],
                   "/doctor" => [:collect, Pages::Overview, :diagnosis], "/census" => [:census, Pages::Objects, :census],
@@ -32,15 +28,12 @@ module Memscope
       # The headers of all responses. The referrer policy is same-origin: under no-referrer, browsers would send even
       # the pages' own forms with "Origin: null".
       HEADERS = {
-        "content-security-policy" => "default-src 'none'; script-src 'self'; " \
-                                     "style-src 'self'; img-src 'self' data:; " \
-                                     "connect-src 'self'; form-action 'self'; " \
-                                     "frame-ancestors 'none'; base-uri 'none'",
+        "content-security-policy" => "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " \
+                                     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
         "x-content-type-options" => "nosniff", "referrer-policy" => "same-origin",
         "cross-origin-resource-policy" => "same-origin", "cache-control" => "no-store", "vary" => "Accept"
       }.freeze
-      TYPES = { html: "text/html; charset=utf-8", json: "application/json; charset=utf-8",
-                text: "text/plain; charset=utf-8" }.freeze
+      TYPES = Request::TYPES.transform_values { |type| "#{type}; charset=utf-8" }.freeze
       # Seconds in which a reason for refusals is logged at most once: strangers must not fill the application's log.
       LOGGED = 60
       # Bytes of a dump that are read at a time.
@@ -140,9 +133,7 @@ module Memscope
         path = READINGS.fetch(request.path)
         return moved(request, path) if request.format == :html
 
-        name = request.path.delete_prefix("/").to_sym
-        page = page_of(PAGES.fetch(path), request) unless PLAIN.include?(name)
-        shown(page, request, page ? page.data(name) : @processes.read(@processes.place(request.query), name))
+        shown(nil, request, page_of(PAGES.fetch(path), request).data(request.path.delete_prefix("/").to_sym))
       end
 
       # To the part of the page that shows the reading.

@@ -18,12 +18,6 @@ module Memscope
     # ERB whose <%= %> escapes.
     # @api private
     class Template < ERB
-      # The template as a method definition, to be evaluated in the caller's scope. With ERB's own def_method, constants
-      # would resolve inside ERB.
-      #
-      # @return [String] Ruby
-      def method_source(signature) = src.sub(/^(?!#|$)/) { "def #{signature}\n" }.concat("\nend\n")
-
       # ERB's hook to configure the compiler.
       def set_eoutvar(compiler, eoutvar = "_erbout")
         super
@@ -44,7 +38,8 @@ module Memscope
 
       Dir[File.join(__dir__, "views", "*.erb")].each do |path|
         template = Template.new(File.read(path, encoding: Encoding::UTF_8), trim_mode: "-")
-        class_eval(template.method_source("_#{File.basename(path, '.erb')}(subject)"), path, 0)
+        # With ERB's def_method, constants would resolve inside ERB. The source begins with a comment on the encoding.
+        class_eval("def _#{File.basename(path, '.erb')}(subject)\n#{template.src}\nend", path, -1)
       end
 
       attr_reader :request, :processes, :actions, :collected, :outcomes
