@@ -72,10 +72,10 @@ module Memscope
     # @api private
     # @return [Array<Diff::Row>] the growth of their numbers of objects, the largest first
     def self.unsized(diff)
-      rows = (diff.part(:class)&.rows || []).reject { |row| Terms.own?(row.name) }
-      rows.select { |row| row.part(:unsized_count)&.after && row.change_of(:count).positive? }
-          .sort_by { |row| [-row.change_of(:count), row.name] }
-          .map { |row| row[:count].named(row.name) }
+      rows = (diff.part(:class)&.rows || []).select do |row|
+        row.part(:unsized_count)&.after && row.change_of(:count).positive? && !Terms.own?(row.name)
+      end
+      rows.sort_by { |row| [-row.change_of(:count), row.name] }.map { |row| row[:count].named(row.name) }
     end
 
     private

@@ -34,10 +34,7 @@ module Memscope
 
       # @param unicode [Boolean] false: plain ASCII, except for names
       # @return [String] "Bus::HANDLERS → Hash {String} → Array"
-      def to_s(unicode: true)
-        text = links.join(" → ")
-        unicode ? text : text.gsub(/[→…×]/, ASCII)
-      end
+      def to_s(unicode: true) = links.join(" → ").then { |text| unicode ? text : text.gsub(/[→…×]/, ASCII) }
 
       # @return [Array<String>] the path's objects, each with how it refers to the next: "Bus::HANDLERS",
       #   "Hash {String}", "Array"; in a long path, "… 3 more" replaces the steps that are left out
@@ -135,10 +132,8 @@ module Memscope
         checked(top: top)
         refuse("paths_to", paths_to, "the name of a class, nil") unless paths_to.nil? || paths_to.is_a?(String)
         check_name(paths_to) if paths_to
-        File.open(path, "rb") do |file|
-          body = Native.heap_graph_of_dump(file.fileno, top, paths_to)
-          answered(body.update(source: File.path(path)), paths_to)
-        end
+        body = File.open(path, "rb") { |file| Native.heap_graph_of_dump(file.fileno, top, paths_to) }
+        answered(body.update(source: File.path(path)), paths_to)
       end
 
       # The growth from one dump of a process to a later one. Of three dumps, only objects that were allocated between

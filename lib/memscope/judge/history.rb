@@ -52,7 +52,6 @@ module Memscope
       end
 
       # @api private
-      # @param earlier [Ring] of an earlier process
       # @return [Ring] the buckets of both, as many as one ring has
       def after(earlier)
         most = BUCKETS.fetch(step_seconds)
@@ -77,7 +76,6 @@ module Memscope
     # One series.
     class Curve < Record
       # @api private
-      # @param earlier [Curve, nil]
       # @return [Curve] (see Ring#after)
       def after(earlier)
         earlier ? changed(rings: rings.zip(earlier.rings).map { |ring, before| ring.after(before) }.freeze) : self
@@ -98,7 +96,6 @@ module Memscope
 
     class << self
       # @api private
-      # @return [History]
       # @raise [Invalid] also for samples without `started_at`
       def load(hash, where)
         super.tap do |history|
@@ -147,7 +144,6 @@ module Memscope
       # @api private
       # @param body [Hash{Symbol => Object}] as Native.history returns it. Its events may be from a file
       # @param envelope [Hash, nil] as for `capture`
-      # @return [History]
       def of(body, envelope = nil)
         events = body[:events].map { |event| { **event, kind: EVENTS[event[:kind]] } }.select { |event| event[:kind] }
         capture({ running: false, reasons: {}, cost: Cost.of(:T1), **body, events: events }, envelope)
@@ -155,7 +151,6 @@ module Memscope
     end
 
     # @api private
-    # @param earlier [History] of a process that this one has replaced
     # @return [History] of both, with the series of this one
     def after(earlier)
       return self unless known? && earlier.known?

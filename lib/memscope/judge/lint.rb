@@ -47,7 +47,6 @@ module Memscope
     end
 
     # @api private
-    # @param inputs [Inputs]
     # @return [Hash{Symbol => Object}] the fields of a Lint of these inputs, except its cost
     def self.body_of(inputs)
       { jemalloc: Jemalloc, glibc: Glibc }.fetch(inputs.allocator.name, SettingsCheck).new(inputs).body

@@ -90,7 +90,6 @@ module Memscope
     end
 
     # @api private
-    # @param rule [Symbol] one of the rules in seconds
     # @param who [Array<Object>] the seed of the jitter: the host, and the worker
     # @return [Float] the rule's time with its jitter: the same for the same host and worker, in any process
     def time(rule, *who)

@@ -55,8 +55,6 @@ module Memscope
       end
 
       # @api private
-      # @param sampler [#spacings, #reasons, #now] the source of the samples
-      # @return [Verdict] as Memscope.verdict
       def read(sampler, now: false)
         check_switch(:now, now)
         (Runtime.current.verdict unless now) || of(sampler)
@@ -64,7 +62,6 @@ module Memscope
 
       # Judges the history, continuing from the earlier judgements, and keeps the verdict.
       # @api private
-      # @return [Verdict]
       def judge(sampler) = Runtime.current.verdict = of(sampler, replayed: nil)
 
       # Updates the growth of a :too_early verdict between two judgements in the first hour, which has no other verdict.
@@ -79,12 +76,9 @@ module Memscope
       end
 
       # @api private
-      # @param sampler [#spacings, #reasons, #now] the source of the samples
       # @param replayed [Integer, nil] judge the epochs of the last N seconds in turn, ignoring earlier judgements;
       #   nil continues from this process's last judgement
-      # @param cgroup [Cgroup, nil] nil: no limit
       # @param envelope [Hash, nil] of another process, if the history is about that
-      # @return [Verdict]
       def of(sampler, replayed: REPLAYED, cgroup: Cgroup.read, envelope: nil)
         room = { limit_bytes: cgroup&.limit_bytes, working_set_bytes: cgroup&.working_set_bytes }
         body = Native.judge(sampler.spacings, *room.values.map(&:to_i), sampler.now, replayed)
@@ -131,7 +125,6 @@ module Memscope
     def unshared? = kind == :filling && layer == :shared && !evidence[:ends_near_bytes]
 
     # @api private
-    # @return [String, nil] the layer, for people
     def layer_text = Sentence.layer(layer)
 
     # @return [String] one sentence with the verdict's numbers, in ASCII

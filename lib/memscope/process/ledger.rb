@@ -92,8 +92,7 @@ module Memscope
     def self.garbage_reason(blocks)
       return blocks.reasons[:all] || blocks.reasons[:extension] unless blocks.garbage
 
-      names = blocks.unfollowed_names or return
-      Reasons.sentence([:garbage_unfollowed, names])
+      blocks.unfollowed_names&.then { |names| Reasons.sentence([:garbage_unfollowed, names]) }
     end
 
     def self.of(native, collected)
@@ -206,10 +205,7 @@ module Memscope
 
     # @return [Integer, nil] memory that Ruby accounts for: live slots and, with `objects: true`, memory that live
     #   objects hold through malloc, or nil if Ruby's rows are not split
-    def ruby_bytes
-      live = row(:ruby_heap, :live_slots)&.bytes
-      live && (live + (held_by_objects_bytes || 0))
-    end
+    def ruby_bytes = row(:ruby_heap, :live_slots)&.bytes&.+(held_by_objects_bytes || 0)
 
     # @api private
     # @return [Hash{Symbol => Integer}] bytes of the rows without children, by path. They sum to `rss_bytes`

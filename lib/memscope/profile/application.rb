@@ -36,13 +36,7 @@ module Memscope
         end
 
         # @return [Array(Symbol, String), nil] a key of ROOTS, and the directory
-        def source_and_root
-          ROOTS.each do |name, find|
-            path = directory(&find)
-            return [name, path] if path
-          end
-          nil
-        end
+        def source_and_root = ROOTS.lazy.map { |name, find| [name, directory(&find)] }.find(&:last)
 
         private
 
@@ -107,9 +101,7 @@ module Memscope
 
       def title(gem) = "#{gem.name} #{gem.version}"
 
-      def forms(directory)
-        [directory, Libraries.real(directory)].map { |form| Field.utf8("#{form.chomp('/')}/") }.uniq
-      end
+      def forms(path) = [path, Libraries.real(path)].map { |form| Field.utf8("#{form.chomp('/')}/") }.uniq
     end
     # The first call of Gem::Specification#source makes RubyGems load a file, which a trap handler cannot do. So the
     # first call is made here. RubyGems must load the file itself: with RUBY_BOX=1, it would not see a constant that was

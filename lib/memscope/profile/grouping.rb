@@ -135,14 +135,12 @@ module Memscope
         weights.except(nil).min_by { |name, weight| [-weight, name] }&.first
       end
 
-      # The total that shares refer to: in a difference, only the growth, without the shrinkage.
-      def whole(bytes) = @profile.difference? ? bytes.select(&:positive?).sum : bytes.sum
+      # In a difference, shares refer to the growth, without the shrinkage.
+      def counts?(bytes) = !@profile.difference? || bytes.positive?
 
-      def share(bytes, whole)
-        return if @profile.difference? && !bytes.positive?
+      def whole(bytes) = bytes.select { |live| counts?(live) }.sum
 
-        whole.zero? ? 0.0 : bytes.fdiv(whole)
-      end
+      def share(bytes, whole) = ((whole.zero? ? 0.0 : bytes.fdiv(whole)) if counts?(bytes))
 
       def line(stack) = nearest(stack, @lines) || nearest(stack, @files)
 
@@ -156,23 +154,15 @@ module Memscope
 
       def native(stack) = (@natives.reduce(nil) { |found, wanted| found || first(stack, wanted) } if @native)
 
-      def leaf(stack) = stack.frames.empty? ? nil : @frames[stack.frames.first]
+      def leaf(stack) = stack.frames.first&.then { |index| @frames[index] }
 
-      def without_line(stack)
-        frame = first(stack, @states) || first(stack, @natives.last) || leaf(stack)
-        frame ? frame.name : NO_FRAMES
-      end
+      def without_line(stack) = (first(stack, @states) || first(stack, @natives.last) || leaf(stack))&.name || NO_FRAMES
 
-      def first(stack, wanted)
-        index = stack.frames.find { |frame| wanted[frame] }
-        index && @frames[index]
-      end
+      def first(stack, wanted) = stack.frames.find { |frame| wanted[frame] }&.then { |index| @frames[index] }
 
       def native_name(frame)
-        return unless frame
-
-        file = frame.library && File.basename(frame.library)
-        file.nil? || frame.name.start_with?(file) ? frame.name : "#{frame.name} (#{file})"
+        file = frame&.library && File.basename(frame.library)
+        file.nil? || frame.name.start_with?(file) ? frame&.name : "#{frame.name} (#{file})"
       end
     end
   end

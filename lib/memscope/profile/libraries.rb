@@ -79,10 +79,7 @@ module Memscope
       def framework?(library) = library.to_s.match?(FRAMEWORK)
 
       # "nokogiri 1.15.4" for a path in an installed gem.
-      def gem(path)
-        found = path.match(CHECKOUT) || path.match(GEM)
-        found && "#{found[:name]} #{found[:version]}"
-      end
+      def gem(path) = (path.match(CHECKOUT) || path.match(GEM))&.then { |found| "#{found[:name]} #{found[:version]}" }
 
       def standard(path) = (STANDARD if RUBYS.any? { |directory| path.start_with?(directory) })
       def called?(frame) = frame[:path].nil? || frame[:library] == STANDARD || frame[:library].match?(CALLED)

@@ -62,12 +62,9 @@ module Memscope
 
       # @api private
       # @return [String, nil] why the profiler of this version of jemalloc must not be enabled, and the alternative
-      def crash(version)
-        Reasons.sentence([:jemalloc_profiler_crashes, CRASHING]) if version&.start_with?(CRASHING)
-      end
+      def crash(version) = (Reasons.sentence([:jemalloc_profiler_crashes, CRASHING]) if version&.start_with?(CRASHING))
 
       # @api private
-      # @raise [ArgumentError] as start
       def check(rate: RATE, backend: :auto)
         allowed = rate?(rate) || EVERY_BLOCK.eql?(rate)
         refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes") unless allowed
@@ -145,9 +142,7 @@ module Memscope
       def refuse_jemalloc
         obstacle = Native.jemalloc_profiling
         crash = crash(Native.allocator[:version]) if obstacle == :off
-        raise Unavailable.new(:profiler_crashes, crash) if crash
-
-        raise Unavailable, OBSTACLES.fetch(obstacle)
+        raise crash ? Unavailable.new(:profiler_crashes, crash) : Unavailable.new(OBSTACLES.fetch(obstacle))
       end
 
       def prepare

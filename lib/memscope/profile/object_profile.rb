@@ -107,7 +107,6 @@ module Memscope
       def next_generation = running? ? Native.next_object_generation : refuse_not_running
 
       # @api private
-      # @raise [ArgumentError] as start
       def check(budget: BUDGET) = (refuse("budget", budget, "a number above 0, at most 1") unless budget?(budget))
 
       # @api private
@@ -163,9 +162,7 @@ module Memscope
       end
 
       # True if a thread was within Ractor.new when the watch began, and still may be.
-      def creating?
-        @creating = Thread.list.any? { |thread| thread.backtrace.to_a.grep(IN_RACTOR_NEW).any? }
-      end
+      def creating? = @creating = Thread.list.any? { |thread| thread.backtrace.to_a.grep(IN_RACTOR_NEW).any? }
 
       # Ractor.new may be prepended or redefined. Ruby's own then has another name, or is a method that super calls.
       def rubys_own_new

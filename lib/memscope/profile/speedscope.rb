@@ -22,9 +22,8 @@ module Memscope
 
       # Weights cannot be negative: shrinkage gets a profile of its own.
       def profiles
-        if profile.difference?
-          return [sampled("growth", &:live_bytes), sampled("shrinkage") { |stack| -stack.live_bytes }]
-        end
+        growth = profile.difference?
+        return [sampled("growth", &:live_bytes), sampled("shrinkage") { |stack| -stack.live_bytes }] if growth
 
         [sampled("live bytes", &:live_bytes), sampled("live objects", "none", &:live_objects),
          (sampled("allocated since start", &:allocated_bytes) if profile.allocations?)].compact

@@ -70,8 +70,7 @@ module Memscope
       # samples are not independent of each other (Shares), so only the table shows errors.
       def data
         frames = [*@profile.frames.map { |frame| frame(frame) }, ["[no frames]", KINDS.size - 1, nil]]
-        body = { difference: @profile.difference?, errors: !@profile.objects?, frames: frames,
-                 stacks: stacks }
+        body = { difference: @profile.difference?, errors: !@profile.objects?, frames: frames, stacks: stacks }
         JSON.generate(body).gsub(/[<>&\u2028\u2029]/, UNSAFE)
       end
 
@@ -79,17 +78,15 @@ module Memscope
       def stacks
         sums = @profile.stacks.group_by(&:frames).map do |frames, stacks|
           squared = stacks.sum { |stack| stack.error_bytes**2 }
-          [path(frames), stacks.sum(&:live_bytes), stacks.sum(&:samples), Integer.sqrt(squared)]
+          path = frames.empty? ? [@profile.frames.size] : frames
+          [path, stacks.sum(&:live_bytes), stacks.sum(&:samples), Integer.sqrt(squared)]
         end
         sums.reject { |_path, bytes,| bytes.zero? }
       end
 
-      def path(frames) = frames.empty? ? [@profile.frames.size] : frames
-
       # A fourth element, 1, marks frames of frameworks, which the page can fold.
       def frame(frame)
-        [frame.name, colour(frame), frame.place || frame.library,
-         *(1 if Libraries.framework?(frame.library))]
+        [frame.name, colour(frame), frame.place || frame.library, *(1 if Libraries.framework?(frame.library))]
       end
 
       # An index into KINDS.

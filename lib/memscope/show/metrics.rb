@@ -28,7 +28,9 @@ module Memscope
         workers = worker.nil? ? reported : {}
         readings = Readings.new(Configuration.current)
         DEFINITIONS.filter_map do |definition|
-          samples = workers.empty? ? own(definition, readings, own_label) : clustered(definition, readings, workers)
+          samples = if workers.empty? then definition.samples(readings[definition.source], own_label)
+                    else clustered(definition, readings, workers)
+                    end
           family(definition, samples) unless samples.empty?
         end
       end
@@ -55,16 +57,12 @@ module Memscope
         all.transform_values { |same| same.max_by { |one| one.booted_at.to_f } }
       end
 
-      def own(definition, readings, label)
-        definition.source ? definition.samples(readings[definition.source], label) : {}
-      end
-
       # In a cluster only the sources that all workers share are read, so :taken (the readings so far) holds no others.
       def clustered(definition, readings, workers)
         return {} if readings.excluded?(definition.source)
 
-        here = definition.shared? || definition.source == :taken ? own(definition, readings, nil) : {}
-        definition.reported? ? here.merge(definition.reported_samples(workers)) : here
+        here = definition.shared? || definition.source == :taken ? readings[definition.source] : nil
+        definition.samples(here, nil).merge(definition.reported_samples(workers))
       end
 
       def family(definition, samples)
@@ -109,7 +107,7 @@ module Memscope
       def [](source)
         return taken if source == :taken
         return (Workers.current&.own if Metrics.workers?) if source == :policy
-        return unless @wanted.fetch(source, true)
+        return unless source && @wanted.fetch(source, true)
 
         @taken.fetch(source) { (reading = SOURCES.fetch(source).call(@interval)) && (@taken[source] = reading) }
       end

@@ -5,7 +5,6 @@ module Memscope
     # The garbage that a collection would free, as found by a mark phase in a forked child.
     class Garbage < Record
       # @api private
-      # @param blocks [RubyHeap::Blocks]
       # @return [Garbage, nil] nil if the garbage, or the memory that its collection returns, is unknown
       def self.of(blocks)
         return unless blocks.garbage && blocks.returned

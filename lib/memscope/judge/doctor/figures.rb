@@ -115,10 +115,7 @@ module Memscope
       end
 
       # @return [Integer, nil] the same, resident or not; negative if they report more
-      def unheld_bytes
-        in_use = detail(:malloc, :in_use_bytes)
-        in_use && tracked_bytes && (in_use - tracked_bytes)
-      end
+      def unheld_bytes = tracked_bytes && detail(:malloc, :in_use_bytes)&.-(tracked_bytes)
 
       # @return [Integer] bytes that objects hold, but that are not resident, as far as that is known
       def absent_bytes = detail(:malloc, :held_absent_bytes) || 0
@@ -184,27 +181,23 @@ module Memscope
       def setting(name) = allocator.settings[name]&.value
 
       # @return [Integer, nil] resident bytes of malloc that are not part of a used block
-      def unused_bytes
-        in_use = detail(:malloc, :in_use_bytes)
-        in_use && [row_bytes(:malloc) - in_use, 0].max
-      end
+      def unused_bytes = detail(:malloc, :in_use_bytes)&.then { |in_use| [row_bytes(:malloc) - in_use, 0].max }
 
       # @return [Integer, nil] bytes that malloc_trim would return to the kernel
       def trimmable_bytes = detail(:malloc, :trimmable_bytes)
 
       # @return [Integer] bytes of free pages that the kernel does not take back: locked ones, or all of them in some
       #   sandboxes
-      def kept_by_kernel_bytes
-        %i[main_heap arenas].sum { |heap| detail(:malloc, heap, :free, :kept_by_kernel_bytes) || 0 }
+      def kept_by_kernel_bytes(heaps = %i[main_heap arenas])
+        heaps.sum { |heap| detail(:malloc, heap, :free, :kept_by_kernel_bytes) || 0 }
       end
 
       # @return [Integer, nil] bytes of a heap (given by its row's id) that are free in partly used pages, so that no
       #   trim returns them
       def unreturnable_bytes(heap)
-        free = %i[free thread_caches top].map { |id| row_bytes(:malloc, heap, id) }
+        free = total(%i[free thread_caches top].map { |id| row_bytes(:malloc, heap, id) })
         trimmable = detail(:malloc, heap, :free, :trimmable_bytes)
-        kept = detail(:malloc, heap, :free, :kept_by_kernel_bytes) || 0
-        [free.sum - trimmable - kept, 0].max if trimmable && free.all?
+        [free - trimmable - kept_by_kernel_bytes([heap]), 0].max if free && trimmable
       end
 
       # @return [Boolean] whether glibc itself may ask for transparent huge pages: since 2.43 unless told otherwise (the
@@ -258,10 +251,7 @@ module Memscope
 
       # @param bytes [Symbol] a figure
       # @return [Proc] the figure without garbage, if both diagnoses know it
-      def reachable(bytes)
-        known = garbage_known?
-        -> { public_send(bytes)&.-(known ? garbage.bytes : 0) }
-      end
+      def reachable(bytes, known = garbage_known?) = -> { public_send(bytes)&.-(known ? garbage.bytes : 0) }
 
       # @return [Integer, nil] bytes of live slots and of malloc memory in use
       def in_use_bytes = total([row_bytes(:ruby_heap, :live_slots), detail(:malloc, :in_use_bytes)])
@@ -279,17 +269,14 @@ module Memscope
       end
 
       # @return [Integer, nil] growth of private memory beyond that of RSS
-      def unshared_growth_bytes
-        own = change_of(:uss_bytes)
-        own && growth_of(:rss_bytes)&.then { |all| [own - all, 0].max }
-      end
+      def unshared_growth_bytes = growth_of(:rss_bytes)&.then { |all| change_of(:uss_bytes)&.-(all)&.clamp(0..) }
 
       # @return [Hash{Symbol => Object}] by how much RSS, USS and each row have grown since the earlier diagnosis, the
       #   row that grew most first, and when that was; the rows sum to RSS. Empty if it cannot be compared
       def changes
         return {} if incomparable || !rss_bytes || !earlier.rss_bytes
 
-        ids = (ledger.rows + earlier.ledger.rows).map(&:id).uniq
+        ids = ledger.rows.map(&:id) | earlier.ledger.rows.map(&:id)
         rows = ids.map { |id| [id, change_of(-> { row_bytes(id) || 0 })] }.sort_by { |_id, bytes| -bytes }.to_h
         { changes: { rss: change_of(:rss_bytes), uss: change_of(:uss_bytes), **rows }.compact,
           changed_since: (earlier.ledger.at.to_r * 1000).round }

@@ -7,8 +7,6 @@ module Memscope
     # Samples another process, which keeps no history, into the history of this process, which keeps none of itself.
     # @api private
     class Outside < Sampler
-      # @yieldparam call [Symbol] the name of a call of Memscope
-      # @yieldparam options [Hash]
       # @yieldreturn [Reading] of the other process
       def initialize(&ask)
         super()

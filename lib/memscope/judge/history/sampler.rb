@@ -85,8 +85,6 @@ module Memscope
 
       # The first costly samples are due only after their spacing: a process that ends sooner does not pay for them. The
       # first rows are due with the second sample, so that a process that has just begun soon knows its growing rows.
-      #
-      # @param least [Integer] as for Sampler.start
       def initialize(least = MIN_READING_SECONDS)
         @reasons = {}.freeze
         now = self.class.now

@@ -20,7 +20,6 @@ module Memscope
       def useless? = !returned_bytes.nil? && returned_bytes < HELPFUL * expected_bytes
 
       # @api private
-      # @return [Outcome] a copy with other values for some fields
       def with(**changes) = changed(**changes)
     end
 

@@ -18,7 +18,6 @@ module Memscope
       class << self
         def of(verdict) = send(verdict.kind, verdict)
 
-        # @return [String, nil] the layer, for people
         def layer(layer) = layer && WORDS[:"layer.#{layer}"]
 
         # @param layer [Symbol, nil] or :start, without a history; :compare, too early for a verdict

@@ -29,7 +29,8 @@ module Memscope
         @labels = labels.freeze
         @source = source
         @read = read
-        @report = report || (of_reported(source, @read) if %i[snapshot verdict].include?(source))
+        of_report = ->(worker) { worker.public_send(source)&.then(&read) }
+        @report = report || (of_report if %i[snapshot verdict].include?(source))
         freeze
       end
 
@@ -51,12 +52,10 @@ module Memscope
 
       # @param workers [Hash{String => Worker}] by label
       def reported_samples(workers)
-        workers.reduce({}) { |samples, (label, worker)| samples.update(labelled(@report.call(worker), label)) }
+        workers.map { |label, worker| labelled(@report&.call(worker), label) }.reduce({}, :merge)
       end
 
       private
-
-      def of_reported(source, read) = ->(worker) { worker.public_send(source)&.then(&read) }
 
       def labelled(values, worker)
         own = worker ? { worker: worker } : {}

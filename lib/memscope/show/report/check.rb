@@ -63,10 +63,8 @@ module Memscope
       end
 
       def amount(grown)
-        return "#{count(grown.per_iteration)} #{grown.name}" if grown.name
-
-        noun, kind = NAMELESS.fetch(grown.layer)
-        "#{counted(grown.per_iteration, noun)} of #{kind}"
+        noun, kind = NAMELESS[grown.layer] unless grown.name
+        kind ? "#{counted(grown.per_iteration, noun)} of #{kind}" : "#{count(grown.per_iteration)} #{grown.name}"
       end
 
       # Files are relative to the working directory, as test frameworks show them.
