@@ -13,10 +13,9 @@ class WebPageTest < WebCase
 
   def test_what_a_template_shows_is_escaped_once
     template = Memscope::Web::Template.new("<b><%= subject %></b>")
-    show = Object.new.tap { |scope| scope.instance_eval("def self.show(subject)\n#{template.src}\nend") }
 
-    assert_equal "<b>&lt;i&gt; &amp; &quot;x&quot;</b>", show.show('<i> & "x"')
-    assert_equal "<b><i></b>", show.show(Memscope::Web::Markup.new("<i>"))
+    assert_equal "<b>&lt;i&gt; &amp; &quot;x&quot;</b>", template.result_with_hash(subject: '<i> & "x"')
+    assert_equal "<b><i></b>", template.result_with_hash(subject: Memscope::Web::Markup.new("<i>"))
     assert_instance_of Memscope::Web::Markup, Memscope::Web::Markup.of(nil)
   end
 

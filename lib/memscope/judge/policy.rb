@@ -15,7 +15,6 @@ module Memscope
     # From the mildest to the last resort.
     ACTIONS = %i[none purge restart].freeze
 
-    # A duration of up to a week.
     WEEK = (0..604_800)
     # For each rule, the default, and the range of allowed numbers: only Integers unless the default is a Float.
     RULES = {

@@ -194,9 +194,7 @@ module Memscope
 
     # @api private
     # @return [String] a text that begins with a path, without the application's root
-    def local(place)
-      application_root.nil? || application_root == "/" ? place : place.delete_prefix("#{application_root}/")
-    end
+    def local(place) = application_root ? place.delete_prefix("#{application_root}/") : place
 
     # @api private
     def difference? = !since.nil?

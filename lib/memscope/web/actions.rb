@@ -142,13 +142,10 @@ module Memscope
 
       def set?(name) = choice(name, %w[0 1], "0") == "1"
 
-      # The process of the page with the button.
       def place = named(@processes.choose(value("worker"), all: false)).first
 
-      # The calls of the profiler of the kind that the form names.
       def profiler = Processes::PROFILERS.fetch(choice("kind", Processes::PROFILERS.keys, "malloc"))
 
-      # The processes of all workers, or of the one that the form names.
       def places
         chosen = @processes.choose(value("worker"))
         value("worker") == Processes::ALL && chosen.size > 1 ? chosen : named(chosen)

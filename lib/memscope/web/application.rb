@@ -15,10 +15,9 @@ module Memscope
       READINGS = { "/ledger" => "/", "/doctor" => "/", "/workers" => "/", "/census" => "/objects",
                    "/heap" => "/objects", "/arenas" => "/allocator", "/size_classes" => "/allocator",
                    "/fragmentation" => "/allocator", "/ruby_heap" => "/allocator", "/mappings" => "/allocator" }.freeze
-      # The method that answers each path.
-      READS = { **PAGES.transform_values { :page }, **READINGS.transform_values { :reading },
-                **Assets::ALL.transform_values { :asset }, **Pprof::PATHS.transform_values { :pprof },
-                "/metrics" => :metrics, "/profile/flamegraph" => :flame_graph }.freeze
+      READS = { "/metrics" => :metrics, "/profile/flamegraph" => :flame_graph,
+                **PAGES.transform_values { :page }, **READINGS.transform_values { :reading },
+                **Assets::ALL.transform_values { :asset }, **Pprof::PATHS.transform_values { :pprof } }.freeze
       # For each form: the method of Actions, the page that answers it, and the reading that JSON and text have of it.
       ACTIONS = { "/purge" => [:purge, Actions::Returned], "/profile" => [:profile, Pages::Profile],
                   "/doctor" => [:collect, Pages::Overview, :diagnosis], "/census" => [:census, Pages::Objects, :census],
@@ -100,7 +99,6 @@ module Memscope
                               **headers }, [body]]
       end
 
-      # JSON if the request wants it, else text.
       def sentence(error, request)
         return text(error) unless request.format == :json
 

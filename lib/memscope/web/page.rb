@@ -31,7 +31,6 @@ module Memscope
     class Page
       include Quantity
 
-      # Titles by path, in the order of the navigation.
       PAGES = { "/" => "Overview", "/history" => "History", "/objects" => "Objects", "/profile" => "Profile",
                 "/allocator" => "Allocator" }.freeze
       UNKNOWN = "–"
@@ -39,7 +38,8 @@ module Memscope
       Dir[File.join(__dir__, "views", "*.erb")].each do |path|
         template = Template.new(File.read(path, encoding: Encoding::UTF_8), trim_mode: "-")
         # With ERB's def_method, constants would resolve inside ERB. The source begins with a comment on the encoding.
-        class_eval("def _#{File.basename(path, '.erb')}(subject)\n#{template.src}\nend", path, -1)
+        source = "def _#{File.basename(path, '.erb')}(subject)\n#{template.src}\nend"
+        class_eval(source, path, -1)
       end
 
       attr_reader :request, :processes, :actions, :collected, :outcomes
@@ -83,18 +83,14 @@ module Memscope
 
       private
 
-      # The posted form, or the query.
       def form = @form ||= request.query
 
-      # The page's readings.
       def names = self.class::READINGS
 
       def read(kind, **options) = @processes.read(place, kind, **options)
 
       # @return [Object] the allowed value that the query names
-      def choice(parameter, allowed, default)
-        HttpError.choose(parameter, @request.query[parameter]&.last || default, allowed)
-      end
+      def choice(name, allowed, default) = HttpError.choose(name, @request.query[name]&.last || default, allowed)
 
       def render(template, subject = nil) = Markup.new(public_send(:"_#{template}", subject))
 

@@ -32,7 +32,6 @@ module Memscope
       ALL = "all"
       # The beginnings of the profilers' calls (Calls::PROFILERS), by the kinds of profile that pages show.
       PROFILERS = { "malloc" => :malloc_profile, "objects" => :object_profile }.freeze
-      # The errors that a call raises, with the status of the response.
       STATUSES = { Client::Unreachable => 502, Client::Failed => 502, Unavailable => 502, Purge::Busy => 409,
                    Dump::Failed => 503 }.freeze
 
@@ -84,9 +83,7 @@ module Memscope
       def cluster? = workers.any?
 
       # @return [Array<Place>] one for each index: the younger worker if two have the same index, as during a restart
-      def places
-        workers.group_by(&:index).each_value.map { |same| place_of(same.max_by { |one| one.booted_at.to_f }) }
-      end
+      def places = workers.group_by(&:index).values.map { |same| place_of(same.max_by { |one| one.booted_at.to_f }) }
 
       # The process that a page is about, no matter which process serves the request.
       #

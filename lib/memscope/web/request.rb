@@ -40,7 +40,6 @@ module Memscope
     # A request: its path, format and parameters. All input is untrusted and bounded. Malformed input raises HttpError.
     # @api private
     class Request
-      # Formats by extension.
       FORMATS = { "html" => :html, "json" => :json, "txt" => :text }.freeze
       # Media types by format, in order of preference.
       TYPES = { html: "text/html", json: "application/json", text: "text/plain" }.freeze

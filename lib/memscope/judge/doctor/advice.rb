@@ -61,9 +61,7 @@ module Memscope
 
       # Why nothing returns the free memory between used blocks or, if these blocks may be garbage, the possible effect
       # of a collection.
-      def between_blocks(reason)
-        [unjudged, text(unjudged && collect ? :collection_may_free : reason)].compact.join(" ")
-      end
+      def between_blocks(why) = [unjudged, text(unjudged && collect ? :collection_may_free : why)].compact.join(" ")
 
       # The rule's remedy for free memory between used blocks, and its cost. If garbage may keep these pages
       # resident, the remedy first collects the garbage.

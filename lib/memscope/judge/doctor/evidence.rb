@@ -43,11 +43,9 @@ module Memscope
       # If freed pages have at least MIN_FREED_BYTES, a second snapshot is taken RESAMPLE_SECONDS after the first.
       MIN_FREED_BYTES = 16 * 1_048_576
       RESAMPLE_SECONDS = 0.1
-      # Bytes of a file that are searched at a time.
       PART = 1 << 20
       # The name in a table of symbols.
       MMAP = /\0mmap(?:64)?\0/n
-      # How many of them are listed.
       MAX_SHARED_FILES = 10
       OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
       private_constant :MIN_FREED_BYTES, :RESAMPLE_SECONDS, :PART, :MMAP, :MAX_SHARED_FILES, :OF_ARENAS

@@ -47,9 +47,7 @@ module Memscope
       end
 
       # @param entry [Symbol, Proc, nil] the name of a figure, or a block to run in this object
-      def figure(entry, *arguments)
-        entry.is_a?(Proc) ? instance_exec(*arguments, &entry) : (entry && public_send(entry))
-      end
+      def figure(entry, *given) = entry.is_a?(Proc) ? instance_exec(*given, &entry) : (entry && public_send(entry))
 
       def reaches?(number, threshold) = !number.nil? && number >= threshold * @margin
 

@@ -39,14 +39,12 @@ module Memscope
           running? || launch(new(least), 0)
         end
 
-        # (see History.stop)
         def stop
           runtime = Runtime.current
           runtime.sampling.cancel(runtime.history)
           runtime.history = nil
         end
 
-        # (see History.running?)
         def running? = !current.nil? && Runtime.current.sampling.run?(current)
 
         # @return [Hash{Symbol => Integer}] seconds between the samples of the series that are sampled rarely

@@ -43,7 +43,6 @@ module Memscope
 
       private
 
-      # The setting as it is now.
       def current(setting) = setting
 
       # Texts by name of the options to keep.
@@ -194,7 +193,6 @@ module Memscope
         say(tuning ? :defaults_suit_but : :defaults_suit)
       end
 
-      # A text of lint.words.
       def say(name, **figures) = WORDS.fill(name, { allocator: @allocator.name, **figures })
 
       def problem(id, severity, text, replacement = nil)

@@ -51,7 +51,6 @@ module Memscope
       # The field below each heading.
       COLUMNS = { "+%s" => :memsize_bytes, "+in slots" => :slot_bytes, "+objects" => :count,
                   "+old" => :old_count, "objects" => :later_count }.freeze
-      # How many rows are shown of objects that report no size.
       MAX_UNSIZED_ROWS = 5
       TOTALS = %i[total_count total_slot_bytes total_memsize_bytes].freeze
 

@@ -17,7 +17,6 @@ module Memscope
             width: columns.clamp(Page::MIN_WIDTH, Page::MAX_WIDTH))
       end
 
-      # The io's external encoding, else the locale's.
       def self.encoding(io) = (io.external_encoding if io.respond_to?(:external_encoding)) || Encoding.default_external
 
       # Returns nil if the terminal reports no width, or if nothing has loaded io/console.

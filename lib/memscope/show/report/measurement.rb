@@ -6,7 +6,6 @@ module Memscope
     class MeasurementPage < ListPage
       COLUMNS = [["retained B", :retained_bytes], ["objects", :retained_objects],
                  ["allocated B", :allocated_bytes], ["objects", :allocated_objects]].freeze
-      # How many classes, and how many lines, are shown by default.
       ROWS = 10
 
       private

@@ -13,9 +13,7 @@ module Memscope
     class Page
       # The width of a page, in columns, unless a terminal has another.
       WIDTH = 80
-      # The minimum width of a terminal that a page fits itself to, in columns.
       MIN_WIDTH = 40
-      # The maximum width, in columns.
       MAX_WIDTH = 400
       # Maximum columns of a paragraph: longer lines are hard to read.
       PARAGRAPH = 100
@@ -36,7 +34,6 @@ module Memscope
         "#{name} serves malloc (#{'not ' unless allocator.proved?}proved)"
       end
 
-      # In columns.
       attr_reader :width
 
       def initialize(unicode:, width: WIDTH, color: false)
@@ -162,7 +159,6 @@ module Memscope
 
       WORDS = Words.beside(__FILE__)
 
-      # A text of page.words.
       def self.text(name, **figures) = WORDS.fill(name, figures)
 
       def initialize(reading, unicode: true, **display)
@@ -185,7 +181,6 @@ module Memscope
 
       private
 
-      # A text of page.words, and the same as a paragraph.
       def text(name, **figures) = self.class.text(name, **figures)
       def say(name, **figures) = @page.wrapped(text(name, **figures))
 
@@ -252,7 +247,6 @@ module Memscope
         say(:tie, number: tied + 1, noun: noun) unless tied.zero?
       end
 
-      # A cell in a column of MiB.
       def cell(bytes) = bytes ? mebibytes(bytes) : @page.unknown
 
       def counted_cell(number) = number ? count(number) : @page.unknown
@@ -262,7 +256,6 @@ module Memscope
 
     # A page with lists, of which only the first rows are shown. The others are summed up.
     class ListPage < ReadingPage
-      # How many rows of a list are shown by default.
       ROWS = 20
 
       def initialize(reading, limit: self.class::ROWS, **display)

@@ -4,7 +4,6 @@ module Memscope
   module Report
     # A Postmortem: how the process ended, where its memory was, what had grown, and what ran.
     class PostmortemPage < ReadingPage
-      # How many rows are shown of each list.
       ROWS = 5
       GROWTH = %i[hour_bytes life_bytes].freeze
 
@@ -55,7 +54,6 @@ module Memscope
         verdict.kind == :too_early ? say(:too_early) : @page.wrapped(verdict.sentence)
       end
 
-      # For how long.
       def running
         listing(@reading.tags&.runs, ["", text(:ran)]) do |run|
           [duration([@reading.last_seen_at - run.since, 0].max), run.tag]
@@ -84,16 +82,13 @@ module Memscope
         end
       end
 
-      # The first rows; nil without any.
       def listing(rows, headings, **listing, &)
         @page.listing(headings, rows.first(ROWS).map(&), **listing) if rows&.any?
       end
 
       def since(name, part) = part && text(name, at: moment(part.at))
 
-      def problems
-        @reading.findings&.map { |finding| @page.wrapped("#{finding.severity}: #{finding.title || finding.id}") }
-      end
+      def problems = @reading.findings&.map { |one| @page.wrapped("#{one.severity}: #{one.title || one.id}") }
 
       def remedy = (["  next:", *@reading.remedy.lines(chomp: true).map { |line| "    #{line}" }] if @reading.remedy)
 

@@ -5,7 +5,6 @@ module Memscope
     # A purge, by lever: how much was predicted, how much was returned, and how long the lever took; then the rows that
     # the memory came from.
     class PurgePage < ReadingPage
-      # How many rows are shown by name. The others are summed up.
       ROWS = 8
 
       private

@@ -21,10 +21,8 @@ module Memscope
         LEGIBLE = 4
         # Verdicts except :problems; outcomes of rules without a finding; the name and the effect of each lever.
         WORDS = Words.beside(__FILE__)
-        # Word and shape of each severity.
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
 
-        # A row with its number and shares on the page.
         Branch = Struct.new(:row, :mark, :owner, :held_bytes, :share, :branches) do
           def bytes = [row.bytes, 0].max
 
