@@ -38,9 +38,8 @@ module Memscope
         figures, stricter = [1.0, MARGIN].map { |margin| Figures.new(evidence, earlier, margin: margin) }
         held = previous_severities.to_h
         checks, findings = Rules.all.map { |rule| rule.judge(figures, stricter, held[rule.id]) }.transpose
-        Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence,
-                            **figures.changes, reasons: evidence.ledger.reasons,
-                            cost: evidence.total_cost }, evidence.ledger.envelope)
+        Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence, **figures.changes,
+                            reasons: evidence.ledger.reasons, cost: evidence.total_cost }, evidence.ledger.envelope)
       end
 
       private

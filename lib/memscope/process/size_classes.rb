@@ -15,8 +15,7 @@ module Memscope
       free = regions && in_use && (regions - in_use)
       super({ **body, regions: regions, regions_in_use: in_use,
                       utilisation: (in_use.fdiv(regions) if free && regions.positive?),
-                      in_use_bytes: product(in_use, body[:size_bytes]),
-                      slack_bytes: product(free, body[:size_bytes]) })
+                      in_use_bytes: product(in_use, body[:size_bytes]), slack_bytes: product(free, body[:size_bytes]) })
     end
 
     def self.product(left, right) = left && right && (left * right)

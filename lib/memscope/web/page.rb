@@ -37,8 +37,8 @@ module Memscope
 
       Dir[File.join(__dir__, "views", "*.erb")].each do |path|
         template = Template.new(File.read(path, encoding: Encoding::UTF_8), trim_mode: "-")
-        # With ERB's def_method, constants would resolve inside ERB. The source begins with a comment on the encoding.
-        source = "def _#{File.basename(path, '.erb')}(subject)\n#{template.src}\nend"
+        # With ERB's def_method, constants would resolve inside ERB.
+        source = "def _#{File.basename(path, '.erb')}(subject)\n#{template.src}\nend".force_encoding(Encoding::UTF_8)
         class_eval(source, path, -1)
       end
 

@@ -12,10 +12,9 @@ module Memscope
       FEW_ARENAS = 8
       # glibc's variables, by the tunable of the same meaning (elf/dl-tunables.list).
       GLIBC = { "arena_max" => "MALLOC_ARENA_MAX", "arena_test" => "MALLOC_ARENA_TEST",
-                "mmap_threshold" => "MALLOC_MMAP_THRESHOLD_",
-                "trim_threshold" => "MALLOC_TRIM_THRESHOLD_", "mmap_max" => "MALLOC_MMAP_MAX_",
-                "top_pad" => "MALLOC_TOP_PAD_", "perturb" => "MALLOC_PERTURB_",
-                "check" => "MALLOC_CHECK_" }.freeze
+                "mmap_threshold" => "MALLOC_MMAP_THRESHOLD_", "trim_threshold" => "MALLOC_TRIM_THRESHOLD_",
+                "mmap_max" => "MALLOC_MMAP_MAX_", "top_pad" => "MALLOC_TOP_PAD_",
+                "perturb" => "MALLOC_PERTURB_", "check" => "MALLOC_CHECK_" }.freeze
       # The variable of all of glibc's tunables.
       TUNABLES = "GLIBC_TUNABLES"
       OF_GLIBC = [TUNABLES, "MALLOC_TRACE", *GLIBC.values].freeze
@@ -80,8 +79,7 @@ module Memscope
         harms = @harms.map do |id, text, own|
           problem(id, id == :too_many_arenas ? :info : :warning, text, own || recommended)
         end
-        of_variables = @variables.keys.filter_map { |name| of_variable(name) }
-        of_variables = [] if @allocator.name == :unknown
+        of_variables = @variables.keys.filter_map { |name| of_variable(name) } unless @allocator.name == :unknown
         [*refused, *harms, *idle, *preload, *of_variables]
       end
 
@@ -170,8 +168,7 @@ module Memscope
 
       def recommendations
         @recommendations ||= @pairs.map do |name, (value, reason)|
-          Recommendation.capture({ name: name, text: assignment(name, value), now: @values[name],
-                                   reason: reason })
+          Recommendation.capture({ name: name, text: assignment(name, value), now: @values[name], reason: reason })
         end
       end
 

@@ -108,13 +108,11 @@ module Memscope
         collections, compactions = %i[major_gc_count compact_count].map do |key|
           snapshot.gc[key].to_i - earlier.snapshot.gc[key].to_i
         end
-        { why: [(:rows if rows.any?), (:compactions if compactions.positive?),
-                (:collections if collections.positive?)], returns: :returns,
-          remedy: [objects ? :remedy_of_objects : :remedy, nil],
+        { why: [(:rows if rows.any?), (:compactions if compactions.positive?), (:collections if collections.positive?)],
+          returns: :returns, remedy: [objects ? :remedy_of_objects : :remedy, nil],
           figures: { uss_growth_bytes: growth_of(:uss_bytes), rss_growth_bytes: growth_of(:rss_bytes),
                      rows: rows.map { |row, grown| "#{row.label} #{size(grown)}" }.join(", "),
-                     collections: counted(collections, "full GCs"),
-                     compactions: counted(compactions, "compactions") } }
+                     collections: counted(collections, "full GCs"), compactions: counted(compactions, "compactions") } }
       end
     end
   end

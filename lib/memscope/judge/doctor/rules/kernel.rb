@@ -41,8 +41,7 @@ module Memscope
         # As far as the ledger counts them. Each stack has a guard page.
         threads = %i[live cached].sum { |name| detail(:stacks, :threads, name).to_i }
         numbers = { fibers: 2 * detail(:stacks, :fibers, :stacks).to_i, threads: 2 * threads,
-                    arenas: 2 * detail(:malloc, :arenas, :heaps).to_i,
-                    blocks: detail(:malloc, :mmapped, :blocks).to_i }
+                    arenas: 2 * detail(:malloc, :arenas, :heaps).to_i, blocks: detail(:malloc, :mmapped, :blocks).to_i }
         numbers = numbers.select { |_what, number| number.positive? }.max_by(3, &:last)
         type = { fibers: "Fiber", threads: "Thread" }[numbers.dig(0, 0)]
         parts = numbers.map { |what, number| text(what, of: :mappings, number: number) }.join(", ")

@@ -49,8 +49,7 @@ module Memscope
         { confidence: :likely, returns: range ? gained(:ruby_heap, range[0]..range[1]) : unknown,
           remedy: (%i[remedy cost] unless refusal),
           figures: { refusal: refusal, reason: forecast.reason, occupancy: ruby_heap.occupancy,
-                     slots: ruby_heap.slots, pages: ruby_heap.pages,
-                     time: predicted_pause(:compact) } }
+                     slots: ruby_heap.slots, pages: ruby_heap.pages, time: predicted_pause(:compact) } }
       end
 
       # Of the pages that are counted, only those that variables keep.
@@ -74,8 +73,7 @@ module Memscope
         traced = [traced_bytes, bytes].min # the tables of these records are an object's
         { severity: :info,
           why: [:may_be, (:sizes if unsized_reason), (:compiler if jit_bytes.end >= MEBIBYTE),
-                (:tracing if traced >= FLOOR), unsized, unjudged, (:collect if collect),
-                (:again if incomparable)],
+                (:tracing if traced >= FLOOR), unsized, unjudged, (:collect if collect), (:again if incomparable)],
           remedy: collect ? [collect, nil] : %i[profile profile_cost],
           figures: { compiled: between(*jit_bytes.minmax), traced_bytes: traced } }
       end
