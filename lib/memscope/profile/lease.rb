@@ -42,9 +42,7 @@ module Memscope
       def stop(token: nil, gc: false)
         Field.choice(:gc, gc, [true, false])
         @lock.synchronize do
-          raise Unavailable.new(:profile_ended, @profiler.noun) unless held? && token == @token
-
-          finish(gc: gc)
+          held? && token == @token ? finish(gc: gc) : raise(Unavailable.new(:profile_ended, @profiler.noun))
         end
       end
 

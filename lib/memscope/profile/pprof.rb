@@ -79,15 +79,12 @@ module Memscope
       def message
         mapping(PROGRAM)
         samples = @parts.flat_map { |profile, labels| samples(profile, labels) }
+        comments = [*@parts.map { |profile, _labels| origin(profile) }, *@comments]
         tables = { sample_type: @numbers.keys.map { |type, unit| value_type(type, unit) }, sample: samples,
                    location: @locations.values.map(&:last), mapping: @mappings.values.map(&:last),
-                   function: @functions.values.map(&:last), **circumstances, string_table: @strings.keys }
+                   function: @functions.values.map(&:last), period_type: [value_type("space", "bytes")],
+                   comment: [comments.map { |text| Wire.varint(string(text)) }.join], string_table: @strings.keys }
         tables.map { |name, contents| Wire.repeated(FIELDS.fetch(name), contents) }.join << totals
-      end
-
-      def circumstances
-        comments = [*@parts.map { |profile, _labels| origin(profile) }, *@comments].map { |text| string(text) }
-        { period_type: [value_type("space", "bytes")], comment: [comments.map { |text| Wire.varint(text) }.join] }
       end
 
       def totals

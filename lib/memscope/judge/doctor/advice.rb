@@ -25,9 +25,8 @@ module Memscope
       end
 
       def holder(at, path)
-        text(path.held_class ? :graph_of_objects : :graph,
-             at: at&.strftime("%F %T"), path: path, held_bytes: path.accumulated_bytes, objects: path.held_count,
-             type: path.held_class)
+        text(path.held_class ? :graph_of_objects : :graph, at: at&.strftime("%F %T"), path: path, type: path.held_class,
+                                                           held_bytes: path.accumulated_bytes, objects: path.held_count)
       end
 
       def grown(kept)

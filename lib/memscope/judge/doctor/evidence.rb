@@ -74,9 +74,8 @@ module Memscope
       def self.shared_files(ledger, native)
         return unless large?(ledger, :shared_memory)
 
-        files = Mappings.read(native: native).group_by(&:name).map do |name, mappings|
-          [name.to_sym, mappings.sum { |mapping| mapping.rows[:shared_memory] || 0 }]
-        end
+        files = Mappings.read(native: native).group_by { |mapping| mapping.name.to_sym }
+        files = files.transform_values { |mappings| mappings.sum { |mapping| mapping.rows[:shared_memory] || 0 } }
         files.select { |_name, bytes| bytes.positive? }.max_by(MAX_SHARED_FILES, &:last).to_h
       end
 

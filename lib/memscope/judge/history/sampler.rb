@@ -175,9 +175,7 @@ module Memscope
       # Puma's threads know the server once they have worked. The threads of Puma's control server have another name.
       def requests
         explain(requests: Reasons.sentence(:requests_uncounted)) unless defined?(::Puma::Server)
-        servers = Thread.list.filter_map do |thread|
-          next unless thread.name&.match?(PUMA_THREAD)
-
+        servers = Thread.list.select { |thread| thread.name&.match?(PUMA_THREAD) }.filter_map do |thread|
           thread.respond_to?(:puma_server) ? thread.puma_server : thread[:puma_server]
         end
         servers.first&.requests_count

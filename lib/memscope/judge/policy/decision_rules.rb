@@ -64,10 +64,9 @@ module Memscope
       # `purge` and `restart` return a Decision, or nil.
 
       def purge
-        uses = @group.members.reject { |member| member.purge_bytes.to_i.zero? || purged?(member) }
-                     .map { |member| [member, member.purge_bytes] }
-                     .sort_by { |member, bytes| [-bytes, member.pid] }
-        act(:purge, *uses.first) if enough?(uses.sum(&:last))
+        members = @group.members.reject { |member| member.purge_bytes.to_i.zero? || purged?(member) }
+        most = members.min_by { |member| [-member.purge_bytes, member.pid] }
+        act(:purge, most, most.purge_bytes) if enough?(members.sum(&:purge_bytes))
       end
 
       # True if the worker was purged within the interval or, if that did not help, within the last `stop_seconds`.
