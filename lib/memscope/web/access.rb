@@ -24,9 +24,8 @@ module Memscope
 
         def refusal(env, configuration)
           credentials = [configuration.username, configuration.password]
-          if configuration.authorize
-            allowed = configuration.authorize.call(::Rack::Request.new(env))
-            refuse(403, :unauthorized) unless allowed
+          if (authorize = configuration.authorize)
+            refuse(403, :unauthorized) unless authorize.call(::Rack::Request.new(env))
           elsif credentials.all?(&:nil?)
             refuse(403, :unconfigured)
           else

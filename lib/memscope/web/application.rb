@@ -68,11 +68,7 @@ module Memscope
       end
 
       def answered(request)
-        begin
-          allowed(request)
-        rescue HttpError => e
-          error(e, request)
-        end
+        allowed(request)
       rescue StandardError, ScriptError => e # ScriptError if a part of memscope cannot be loaded
         log(request, "failed: #{e.message.lines.first&.chomp} (#{e.class}) at #{e.backtrace&.first}")
         sentence(HttpError.of(500, :failed), request)
@@ -85,6 +81,8 @@ module Memscope
         return send(HANDLERS[request.verb][request.path], request) if verbs.include?(request.verb)
 
         raise HttpError.of(405, :not_allowed, verbs: verbs.join(" or "), headers: { "allow" => verbs.join(", ") })
+      rescue HttpError => e
+        error(e, request)
       end
 
       # The asset may be cached for ever, since its URL contains a digest of its content.
