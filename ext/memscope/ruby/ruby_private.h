@@ -235,6 +235,18 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
 #define MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) false
 #endif
 
+/*
+ * As rb_objspace_reachable_objects_from, in less time: an embedded String refers to just its class (gc.c,
+ * gc_mark_children), which may be 0. From 4.0 on, flags do not tell if it has variables.
+ */
+static inline void memscope_each_reference(VALUE object, void (*visit)(VALUE referred, void *data), void *data) {
+    if (RUBY_API_VERSION_CODE < 40000 && RB_BUILTIN_TYPE(object) == RUBY_T_STRING &&
+        MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object))
+        visit(RBASIC_CLASS(object), data);
+    else
+        rb_objspace_reachable_objects_from(object, visit, data);
+}
+
 /* The mark function of untyped data. 4.1dev has no RDATA(object)->dmark. */
 #if RUBY_API_VERSION_CODE < 40100
 #define MEMSCOPE_MARK_OF_UNTYPED_DATA(object) (RDATA(object)->dmark)

@@ -22,6 +22,14 @@ static bool holds_module(const struct memscope_asked_graph *asked, uint32_t hold
     return retained || type == MEMSCOPE_TYPE_ARRAY || type == MEMSCOPE_TYPE_HASH || type == MEMSCOPE_TYPE_STRUCT;
 }
 
+/* Inlined, since a compiler may leave out a call of a function that only prefetches. */
+static inline __attribute__((always_inline)) void prefetch(const struct memscope_asked_graph *asked, uint32_t node) {
+    __builtin_prefetch(&asked->references.graph.node_class[node]);
+    __builtin_prefetch(&asked->references.graph.type[node]);
+    __builtin_prefetch(&asked->dominators.dominator[node]);
+    __builtin_prefetch(&asked->dominators.retained[node]);
+}
+
 /* Adds up, by class, the object's retained objects, and those found through it by the search for shortest paths. */
 static uint32_t add_up(const struct memscope_asked_graph *asked, uint32_t holder, struct memscope_holding *holdings) {
     const struct memscope_heap_graph *graph = &asked->references.graph;
@@ -32,6 +40,8 @@ static uint32_t add_up(const struct memscope_asked_graph *asked, uint32_t holder
         uint32_t dominator = asked->dominators.dominator[node];
         bool retained = dominator == holder, part = retained || !memscope_graph_holds_dominated(graph, dominator);
 
+        if (graph->first_edge[holder + 1] - edge > MEMSCOPE_NODES_AHEAD)
+            prefetch(asked, graph->edges[edge + MEMSCOPE_NODES_AHEAD]);
         if ((!retained && asked->paths.parent[node] != holder) ||
             (memscope_graph_is_module(graph, node) && !holds_module(asked, holder, edge, retained)))
             continue;

@@ -232,6 +232,7 @@ static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const
         bool waits = false;
 
         for (uint32_t left = page->slot_count; left > 0; left--, number++, slot += page->slot_bytes) {
+            __builtin_prefetch((const void *)(slot + MEMSCOPE_PREFETCH_AHEAD));
             if (RB_BUILTIN_TYPE((VALUE)slot) == RUBY_T_NONE)
                 continue;
             pass->garbage = is_garbage != NULL && is_garbage(number, data);

@@ -39,7 +39,7 @@ static void add_reference(VALUE to, void *data) {
     if (node == MEMSCOPE_NO_NODE || filling->references->graph.type[node] == 0)
         return;
     memscope_graph_to(&filling->builder, node, MEMSCOPE_EDGE_INTERNAL);
-    if (!filling->of_fields && RB_BUILTIN_TYPE(to) == RUBY_T_IMEMO && MEMSCOPE_IS_FIELDS(to))
+    if (!filling->of_fields && filling->references->graph.type[node] == RUBY_T_IMEMO && MEMSCOPE_IS_FIELDS(to))
         filling->fields = to;
 }
 
@@ -53,7 +53,7 @@ static void add_references(void *data, VALUE object, uint32_t node, uint32_t slo
     memscope_graph_from(&filling->builder, node);
     filling->fields = 0;
     filling->of_fields = RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO;
-    rb_objspace_reachable_objects_from(object, add_reference, filling);
+    memscope_each_reference(object, add_reference, filling);
     if (filling->fields == 0)
         return;
     filling->of_fields = true;

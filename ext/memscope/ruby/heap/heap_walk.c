@@ -27,6 +27,7 @@ static void walk_page(struct pass *pass, size_t index) {
 
     page->live_count = 0;
     for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes) {
+        __builtin_prefetch((const void *)(slot + MEMSCOPE_PREFETCH_AHEAD));
         if (RB_BUILTIN_TYPE((VALUE)slot) == RUBY_T_NONE)
             continue;
         page->live_count++;

@@ -56,9 +56,21 @@ static void reach_root(const char *category, VALUE object, void *data) {
     reach(object, data);
 }
 
+/* Objects that are prefetched before the references of the first of them are followed. */
+#define AHEAD 8
+
 static void follow(struct memscope_marking *marking) {
-    while (marking->open_count > 0 && marking->status == MEMSCOPE_OK)
-        rb_objspace_reachable_objects_from(marking->open[--marking->open_count], reach, marking);
+    VALUE soon[AHEAD] = {0};
+
+    for (size_t turn = 0, idle = 0; idle < AHEAD && marking->status == MEMSCOPE_OK; turn++) {
+        VALUE *place = &soon[turn % AHEAD], object = *place;
+
+        *place = marking->open_count > 0 ? marking->open[--marking->open_count] : 0;
+        __builtin_prefetch((const void *)*place);
+        idle = object == 0 && *place == 0 ? idle + 1 : 0;
+        if (object != 0)
+            memscope_each_reference(object, reach, marking);
+    }
 }
 
 enum memscope_status memscope_marking_make(struct memscope_marking *marking,

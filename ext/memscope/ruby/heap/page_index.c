@@ -4,13 +4,15 @@
 
 #include <string.h>
 
-static void add(struct memscope_page_index *index, size_t page) {
-    uintptr_t number = index->listing->pages[page].start >> index->page_shift;
-    size_t place = (size_t)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & index->mask;
+static void add(struct memscope_page_index *index, size_t at) {
+    const struct memscope_heap_page *page = &index->listing->pages[at];
+    size_t place = memscope_page_place(index, page->start);
 
-    while (index->table[place] != 0)
+    while (index->table[place].first_slot != 0)
         place = (place + 1) & index->mask;
-    index->table[place] = (uint32_t)(page + 1);
+    index->table[place] = (struct memscope_page_entry){.first_slot = page->start + page->slots_offset,
+                                                       .page = (uint32_t)at,
+                                                       .inverse = UINT32_MAX / page->slot_bytes + 1};
 }
 
 bool memscope_page_index_open(struct memscope_page_index *index, const struct memscope_heap_listing *listing,
@@ -32,6 +34,7 @@ bool memscope_page_index_open(struct memscope_page_index *index, const struct me
         index->first_slots[page] = (uint32_t)slots;
         slots += listing->pages[page].slot_count;
     }
+    index->first_slots[listing->count] = (uint32_t)slots;
     return true;
 }
 

@@ -15,11 +15,18 @@
 #define MEMSCOPE_NO_PAGE SIZE_MAX
 #define MEMSCOPE_NO_SLOT UINT32_MAX
 
-/* An open-addressing hash table of listing indices plus one, with 0 for an empty place. */
+/* All that is read of a page to number an object's slot, in 16 bytes, so that it is in one cache line. */
+struct memscope_page_entry {
+    uintptr_t first_slot; /* its address, 0 for an empty place */
+    uint32_t page;        /* index in the listing */
+    uint32_t inverse;     /* 2^32 / bytes of a slot, rounded up: multiplying by it divides exactly within a page */
+};
+
+/* An open-addressing hash table. */
 struct memscope_page_index {
     const struct memscope_heap_listing *listing;
-    uint32_t *table;       /* in scratch */
-    uint32_t *first_slots; /* the number of each page's first slot, in scratch */
+    struct memscope_page_entry *table; /* in scratch */
+    uint32_t *first_slots; /* the number of each page's first slot, and that of the slot after all, in scratch */
     size_t mask;
     unsigned page_shift; /* log2 of listing->page_bytes */
 };
@@ -31,30 +38,38 @@ struct memscope_page_index {
 bool memscope_page_index_open(struct memscope_page_index *index, const struct memscope_heap_listing *listing,
                               struct memscope_scratch *scratch);
 
+/* Where the search for the page of an address begins. */
+static inline size_t memscope_page_place(const struct memscope_page_index *index, uintptr_t address) {
+    return (size_t)(((address >> index->page_shift) * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & index->mask;
+}
+
+static inline const struct memscope_page_entry *memscope_page_entry_of(const struct memscope_page_index *index,
+                                                                       uintptr_t address) {
+    uintptr_t number = address >> index->page_shift;
+    size_t place = memscope_page_place(index, address);
+
+    for (; index->table[place].first_slot != 0; place = (place + 1) & index->mask)
+        if (index->table[place].first_slot >> index->page_shift == number)
+            return &index->table[place];
+    return NULL;
+}
+
 /* The page's place in the listing, for any address on the page, or MEMSCOPE_NO_PAGE. */
 static inline size_t memscope_page_of(const struct memscope_page_index *index, uintptr_t address) {
-    uintptr_t number = address >> index->page_shift;
-    size_t place = (size_t)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & index->mask;
+    const struct memscope_page_entry *entry = memscope_page_entry_of(index, address);
 
-    for (; index->table[place] != 0; place = (place + 1) & index->mask)
-        if (index->listing->pages[index->table[place] - 1].start == number << index->page_shift)
-            return index->table[place] - 1;
-    return MEMSCOPE_NO_PAGE;
+    return entry == NULL ? MEMSCOPE_NO_PAGE : entry->page;
 }
 
 /* MEMSCOPE_NO_SLOT for values outside the listed slots, such as special constants. */
 static inline uint32_t memscope_slot_of(const struct memscope_page_index *index, VALUE object) {
-    size_t at = RB_SPECIAL_CONST_P(object) ? MEMSCOPE_NO_PAGE : memscope_page_of(index, object);
-    const struct memscope_heap_page *page;
+    const struct memscope_page_entry *entry = RB_SPECIAL_CONST_P(object) ? NULL : memscope_page_entry_of(index, object);
     uint32_t slot;
 
-    if (at == MEMSCOPE_NO_PAGE)
+    if (entry == NULL || object < entry->first_slot)
         return MEMSCOPE_NO_SLOT;
-    page = &index->listing->pages[at];
-    if (object < page->start + page->slots_offset)
-        return MEMSCOPE_NO_SLOT;
-    slot = (uint32_t)(object - page->start - page->slots_offset) / page->slot_bytes;
-    return slot < page->slot_count ? index->first_slots[at] + slot : MEMSCOPE_NO_SLOT;
+    slot = index->first_slots[entry->page] + (uint32_t)((object - entry->first_slot) * entry->inverse >> 32);
+    return slot < index->first_slots[entry->page + 1] ? slot : MEMSCOPE_NO_SLOT;
 }
 
 /* The object in a listed slot. */
