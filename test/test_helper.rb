@@ -24,8 +24,8 @@ class MemscopeTest < Minitest::Test
     end
   end
 
-  # For tests that make others of their file more certain: bin/test leaves them out, bin/check runs them alone, in the
-  # files of Suites::IN_FULL.
+  # For tests that make others of their file more certain: bin/test and bin/check leave them out, rake test:full runs
+  # them alone, in the files of Suites::IN_FULL.
   def self.only_in_full(*names)
     (@only_in_full ||= []).concat(names.flatten.map(&:to_s))
   end

@@ -42,7 +42,7 @@ class TreeTest < MemscopeTest
     assert_empty(EXCEPTIONS.keys.reject { |name| File.exist?(rooted("test/#{name}_test.rb")) })
   end
 
-  def test_bin_check_runs_each_test_that_bin_test_leaves_out
+  def test_each_test_that_bin_test_leaves_out_runs_in_full
     marked = Suites::ALL.select { |path| File.read(rooted(path)).match?(/\bonly_in_full\b|, in_full: |"MEMSCOPE_IN_FULL"/) }
 
     assert_equal marked - ["test/tree_test.rb"], Suites::IN_FULL

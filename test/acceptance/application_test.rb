@@ -62,8 +62,8 @@ class RailsApplicationTest < ApplicationTest
     end
   end
 
-  # With neither variable set, Rails too assumes development.
-  def test_development_opens_nothing
+  # With neither variable set, Rails too assumes development. In bin/test, test/web/web_test.rb asks this without Rails.
+  only_in_full def test_development_opens_nothing
     skip_under_sanitizer
     unset = { "RACK_ENV" => nil, "RAILS_ENV" => nil }
 
@@ -152,7 +152,7 @@ class RackApplicationTest < ApplicationTest
     end
   end
 
-  def test_an_environment_that_nobody_named_is_production
+  only_in_full def test_an_environment_that_nobody_named_is_production
     unset = { "RACK_ENV" => nil, "RAILS_ENV" => nil }
 
     ServedApplication.sinatra(workers: 0, puma: "", env: unset) do |application|
@@ -160,13 +160,14 @@ class RackApplicationTest < ApplicationTest
     end
   end
 
-  def test_development_without_rails_opens_nothing
+  only_in_full def test_development_without_rails_opens_nothing
     ServedApplication.sinatra(workers: 0, puma: "", env: { "RACK_ENV" => "development" }) do |application|
       assert_equal 403, application.get("/memscope").status
     end
   end
 
-  def test_a_phased_restart
+  # As in test/acceptance/workers_test.rb, of an application that requires all of memscope.
+  only_in_full def test_a_phased_restart
     ServedApplication.sinatra(configuration: CONFIGURATION, puma: "preload_app! false") do |application|
       old = application.worker_pids
       Process.kill(:USR1, application.pid)

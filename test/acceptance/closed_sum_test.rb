@@ -47,7 +47,8 @@ class ClosedSumTest < MemscopeTest
 
   both_allocators "a fragmented heap" do |preload|
     env = { "RUBY_THREAD_VM_STACK_SIZE" => "131072", "MALLOC_CONF" => "dirty_decay_ms:0" } if VM_STACKS_IN_MALLOC
-    ledger = assert_closed("load #{File.join(WORKLOADS, 'storm.rb').dump}; reading", preload: preload, env: env || {})
+    ledger = assert_closed("load #{File.join(WORKLOADS, 'storm.rb').dump}; reading",
+                           preload: preload, env: { "STRINGS" => "200000", **env.to_h })
 
     assert_not_resident_small(ledger) if preload
   end
@@ -93,7 +94,7 @@ class ClosedSumTest < MemscopeTest
     RUBY
   end
 
-  both_allocators "a Rails application booted", in_full: [:jemalloc] do |preload|
+  both_allocators "a Rails application booted", in_full: %i[glibc jemalloc] do |preload|
     skip_under_sanitizer
     ledger = assert_closed("require #{File.join(WORKLOADS, 'rails_app.rb').dump}; reading",
                            preload: preload, bundler: true)

@@ -48,7 +48,7 @@ class DepthTest < MemscopeTest
   end
 
   5.times do |seed|
-    define_method("test_the_trim_forecast_#{seed}") do
+    test = define_method("test_the_trim_forecast_#{seed}") do
       skip_under_sanitizer
       forecast, returned = child_json(<<~RUBY, requires: ["memscope_test"])
         #{format(FRAGMENT, seed: seed)}
@@ -62,6 +62,7 @@ class DepthTest < MemscopeTest
       assert_operator returned, :>=, 64 * MIB
       assert_in_delta returned, forecast, returned * 0.03
     end
+    only_in_full(test) if seed.positive?
   end
 
   # If glibc asks for huge pages, the main heap does not begin with a chunk.
@@ -96,7 +97,7 @@ class DepthTest < MemscopeTest
       def counted = Memscope.snapshot(malloc: true).glibc.then { |glibc| glibc[:uordblks] + glibc[:hblkhd] }
       BusyPuma.while_serving do
         GC.disable
-        puts JSON.generate(Array.new(20) do
+        puts JSON.generate(Array.new(10) do
           before, ledger = counted, Memscope.ledger(deep: true)
           [before, ledger[:malloc].detail[:in_use_bytes], counted, ledger[:unattributed].bytes]
         end)
@@ -104,7 +105,7 @@ class DepthTest < MemscopeTest
     RUBY
     known = answers.select { |_before, in_use| in_use }
 
-    assert_operator known.size, :>=, answers.size * 9 / 10
+    assert_operator known.size, :>=, answers.size * 8 / 10
     known.each { |before, in_use, after| assert_includes (before * 0.97)..(after * 1.03), in_use }
     assert_operator answers.map(&:last).max, :<, 4 * MIB
   end

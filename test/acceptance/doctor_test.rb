@@ -44,6 +44,63 @@ class DoctorAcceptanceTest < MemscopeTest
     File.readable?(path) && File.read(path).include?("[madvise]")
   end
 
+  def self.sick(name, &body)
+    SIZES.each do |mebibytes|
+      test = define_method("test_#{name}_of_#{mebibytes}") do
+        skip_under_sanitizer
+        instance_exec(mebibytes, &body)
+      end
+      only_in_full(test) if mebibytes > 64
+    end
+  end
+
+  def assert_first(id, patient)
+    diagnosis = patient.diagnosis
+
+    refute_predicate diagnosis, :healthy?, patient.text
+    assert_equal id, diagnosis.first.id, patient.text
+    assert_operator patient.text.lines.map { |line| line.chomp.length }.max, :<=, 80, patient.text
+    diagnosis.first
+  end
+
+  def assert_within_ten_percent(expected, actual, patient)
+    assert_in_delta expected, actual, expected * 0.1, patient.text
+  end
+
+  def assert_stuck(finding, patient)
+    assert_within_ten_percent patient.about, finding.affected_bytes, patient
+    assert_nil finding.recoverable_bytes
+    refute_nil finding.unrecoverable_reason
+  end
+
+  def assert_returned(finding, patient)
+    assert_within_ten_percent patient.returned, finding.recoverable_bytes, patient
+    assert_operator finding.recoverable_max_bytes, :<=, 1.3 * finding.recoverable_bytes
+  end
+
+  # Since 5.3.1, jemalloc also counts as dirty the pages that it took beyond large blocks, and that nobody has written
+  # to.
+  def assert_dirty(finding, patient)
+    return assert_within_ten_percent patient.returned, finding.affected_bytes, patient unless batching?(patient)
+
+    assert_match(/\Ajemalloc keeps up to /, finding.title)
+    assert_includes finding.evidence[:least_resident_bytes]..finding.affected_bytes, patient.returned, patient.text
+    assert_operator finding.affected_bytes, :<=, 1.3 * finding.evidence[:least_resident_bytes], patient.text
+  end
+
+  def batching?(patient)
+    version = patient.diagnosis.evidence.ledger.allocator.version[/\A\d+\.\d+\.\d+/]
+    (version.split(".").map(&:to_i) <=> [5, 3, 1]) >= 0
+  end
+
+  def assert_healthy(patient)
+    assert_predicate patient.diagnosis, :healthy?, patient.text
+    assert_match(patient.diagnosis.grown? ? /^  In \d+ s, RSS changed / : /^  No problems found\. RSS /, patient.text)
+    assert_operator patient.diagnosis.checked.count { |check| check.outcome == :clear }, :>=, 10
+  end
+end
+
+class DoctorGrowthTest < DoctorAcceptanceTest
   # Reports from the field: growth of a row that is neither malloc's nor of live slots.
   GROWS = {
     "fibers" => [:stacks_growth, "3_000.times { KEPT << Fiber.new { Fiber.yield }.tap(&:resume) }", "Fiber"],
@@ -108,61 +165,6 @@ class DoctorAcceptanceTest < MemscopeTest
     assert_match(/a library calls it directly, as through FFI/, found.explanation)
     refute_match(/by itself/, found.explanation)
     assert_in_delta 80_000_000, found.affected_bytes, 4_000_000, grown.text
-  end
-
-  def self.sick(name, &body)
-    SIZES.each do |mebibytes|
-      test = define_method("test_#{name}_of_#{mebibytes}") do
-        skip_under_sanitizer
-        instance_exec(mebibytes, &body)
-      end
-      only_in_full(test) if mebibytes > 64
-    end
-  end
-
-  def assert_first(id, patient)
-    diagnosis = patient.diagnosis
-
-    refute_predicate diagnosis, :healthy?, patient.text
-    assert_equal id, diagnosis.first.id, patient.text
-    assert_operator patient.text.lines.map { |line| line.chomp.length }.max, :<=, 80, patient.text
-    diagnosis.first
-  end
-
-  def assert_within_ten_percent(expected, actual, patient)
-    assert_in_delta expected, actual, expected * 0.1, patient.text
-  end
-
-  def assert_stuck(finding, patient)
-    assert_within_ten_percent patient.about, finding.affected_bytes, patient
-    assert_nil finding.recoverable_bytes
-    refute_nil finding.unrecoverable_reason
-  end
-
-  def assert_returned(finding, patient)
-    assert_within_ten_percent patient.returned, finding.recoverable_bytes, patient
-    assert_operator finding.recoverable_max_bytes, :<=, 1.3 * finding.recoverable_bytes
-  end
-
-  # Since 5.3.1, jemalloc also counts as dirty the pages that it took beyond large blocks, and that nobody has written
-  # to.
-  def assert_dirty(finding, patient)
-    return assert_within_ten_percent patient.returned, finding.affected_bytes, patient unless batching?(patient)
-
-    assert_match(/\Ajemalloc keeps up to /, finding.title)
-    assert_includes finding.evidence[:least_resident_bytes]..finding.affected_bytes, patient.returned, patient.text
-    assert_operator finding.affected_bytes, :<=, 1.3 * finding.evidence[:least_resident_bytes], patient.text
-  end
-
-  def batching?(patient)
-    version = patient.diagnosis.evidence.ledger.allocator.version[/\A\d+\.\d+\.\d+/]
-    (version.split(".").map(&:to_i) <=> [5, 3, 1]) >= 0
-  end
-
-  def assert_healthy(patient)
-    assert_predicate patient.diagnosis, :healthy?, patient.text
-    assert_match(patient.diagnosis.grown? ? /^  In \d+ s, RSS changed / : /^  No problems found\. RSS /, patient.text)
-    assert_operator patient.diagnosis.checked.count { |check| check.outcome == :clear }, :>=, 10
   end
 end
 

@@ -191,7 +191,7 @@ class GarbageTest < MemscopeTest
     App.routes.append { get "/report", to: "reports#index" }
   RUBY
 
-  both_allocators "four reports of a rails application at once", in_full: [:jemalloc] do |preload|
+  both_allocators "four reports of a rails application at once", in_full: %i[glibc jemalloc] do |preload|
     skip_under_sanitizer
     levers = preload ? %w[gc tcache purge] : %w[gc trim]
     Dir.mktmpdir do |directory|

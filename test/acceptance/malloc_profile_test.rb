@@ -16,9 +16,11 @@ class MallocProfileTest < MemscopeTest
   WORKLOADS = File.join(ChildProcess::ROOT, "test/support/workloads")
   LONG = Integer(ENV.fetch("SECONDS", "0")) >= 60 # rake stress
   WAYS = MallocProfileWays::ALL
+  # The imports are sampled alike whichever allocator serves them: the slower tests ask under one.
+  AGAIN = %i[imports_under_jemalloc].freeze
 
   { "2^16": 1 << 16, "2^19": 1 << 19 }.each do |exponent, rate|
-    tests = each_way("lines_at_#{exponent}") do |settings|
+    tests = each_way("lines_at_#{exponent}", in_full: AGAIN) do |settings|
       answers = loaded("profile_leaks.rb", settings, "RATE" => rate.to_s)
       child = answers.delete("child")
 
@@ -46,7 +48,7 @@ class MallocProfileTest < MemscopeTest
   # every change.
   RUNS.each do |rate, block, samples|
     name = "a_hundred_runs_of_#{samples}_samples_of_#{block}_at_2_to_the_#{rate.bit_length - 1}"
-    tests = each_way(name) do |settings|
+    tests = each_way(name, in_full: AGAIN) do |settings|
       answer = loaded("profile_runs.rb", settings, "RATE" => rate.to_s, "BLOCK" => block.to_s,
                                                    "SAMPLES" => samples.to_s, "RUNS" => "100")
       truth = answer.fetch("truth")
@@ -93,7 +95,7 @@ class MallocProfileTest < MemscopeTest
 
   # With prof_accum, jemalloc keeps its counts for each stack and thread as long as it lives, even across a prof.reset
   # (5.3.0 src/prof_data.c, prof_tctx_should_destroy): some 7 kB for each start of these profiles.
-  each_way("leaves_nothing_behind") do |settings|
+  each_way("leaves_nothing_behind", in_full: AGAIN) do |settings|
     times = LONG ? 10_000 : 300
     settings = { **settings, env: settings[:env].transform_values { |value| value.sub("accum:true", "accum:false") } }
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], timeout: LONG ? 900 : 300, **settings)
@@ -162,7 +164,7 @@ class MallocProfileTest < MemscopeTest
     assert_in_delta 265_000, answer, 60_000 # 8 kB are libz's state, the rest its window and tables
   end
 
-  each_way("concurrent_readings") do |settings|
+  each_way("concurrent_readings", in_full: AGAIN) do |settings|
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], **settings)
       native = Memscope.module_eval("Native")
       Memscope::MallocProfile.start(rate: 1 << 12, backend: ENV.fetch("BACKEND").to_sym)
@@ -176,7 +178,7 @@ class MallocProfileTest < MemscopeTest
   end
 
   # Ruby turns the page fault at the end of a stack into an exception, and so jumps out of malloc.
-  each_way("overflowing_stacks") do |settings|
+  each_way("overflowing_stacks", in_full: AGAIN) do |settings|
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], **settings)
       native = Memscope.module_eval("Native")
       Memscope::MallocProfile.start(rate: 512, backend: ENV.fetch("BACKEND").to_sym)

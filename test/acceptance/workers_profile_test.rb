@@ -50,42 +50,46 @@ class WorkersProfileTest < MemscopeTest
     [labels, message.comment.map(&text)]
   end
 
-  def test_all_are_started_read_one_by_one_and_stopped
+  def test_profiles_of_malloc_and_of_objects
     with_workers do |pids|
+      assert_none_yet pids
+      assert_one_is_started pids
+      assert_equal [true, true], outcomes(post(do: "stop")).map(&:last)
       assert_equal([0, 1].zip(pids, [true, true]), outcomes(post))
       keep_in(pids)
 
       assert_each_is_read pids
+      assert_one_profile_for_go pids
       assert_equal "worker 0 (pid #{pids[0]}): stopped\nworker 1 (pid #{pids[1]}): stopped\n",
                    post("#{PROFILE}.txt", do: "stop").body
       pids.each_index { |index| refute_predicate profile(index), :running? }
       assert_refused pids
+      assert_objects_of_all pids
+      assert_stopped_worker_fails pids
     end
   end
 
   def objects(index) = Memscope::Profile.from_json(get("/profile.json?worker=#{index}&kind=objects"))
 
   # A profile that a page has started can still be read when it has ended.
-  def test_objects_of_all_workers
-    with_workers do |pids|
-      assert_equal([0, 1].zip(pids, [true, true]), outcomes(post(kind: "objects", budget: 1)))
-      keep_in(pids)
-      read = [0, 1].map { |index| objects(index) }
+  def assert_objects_of_all(pids)
+    assert_equal([0, 1].zip(pids, [true, true]), outcomes(post(kind: "objects", budget: 1)))
+    keep_in(pids)
+    read = [0, 1].map { |index| objects(index) }
 
-      assert_equal(pids, read.map(&:pid))
-      assert(read.all? { |profile| profile.objects? && profile.running? })
-      labels, comments = pprof("", name: "objects")
+    assert_equal(pids, read.map(&:pid))
+    assert(read.all? { |profile| profile.objects? && profile.running? })
+    labels, comments = pprof("", name: "objects")
 
-      assert_equal(pids.map(&:to_s).sort, labels.map { |label| label["pid"] }.uniq.sort)
-      assert_empty comments.grep(/missing/)
-      assert_equal [true, true], outcomes(post(do: "stop", kind: "objects")).map(&:last)
-      refute([0, 1].any? { |index| objects(index).running? })
-    end
+    assert_equal(pids.map(&:to_s).sort, labels.map { |label| label["pid"] }.uniq.sort)
+    assert_empty comments.grep(/missing/)
+    assert_equal [true, true], outcomes(post(do: "stop", kind: "objects")).map(&:last)
+    refute([0, 1].any? { |index| objects(index).running? })
   end
 
   # More often than the right one of two workers would answer by chance.
   def assert_each_is_read(pids)
-    [0, 1].cycle(4) do |index|
+    [0, 1].cycle(2) do |index|
       read = profile(index)
 
       assert_equal [pids[index], true], [read.pid, read.running?]
@@ -93,7 +97,7 @@ class WorkersProfileTest < MemscopeTest
       assert_includes get("/profile?worker=#{index}"), "in worker #{index}, process #{pids[index]} and"
       assert_includes get("/profile/flamegraph?worker=#{index}"), "process #{pids[index]}</title>"
     end
-    4.times { assert_includes get("/profile"), "in worker 0, process #{pids[0]} and" }
+    2.times { assert_includes get("/profile"), "in worker 0, process #{pids[0]} and" }
   end
 
   def assert_refused(pids)
@@ -106,37 +110,37 @@ class WorkersProfileTest < MemscopeTest
     assert_match(/\ANot found|\Aworker: given "9"/, get("/debug/pprof/heap?worker=9"))
   end
 
-  def test_one_is_started_and_the_page_says_what_happened_in_each
-    with_workers do |pids|
-      assert_equal [[1, pids[1], true]], outcomes(post(worker: 1))
-      page = post("#{PROFILE}.html").body
-
-      assert_includes page, "Worker 0 (pid #{pids[0]}): started"
-      assert_match(/Worker 1 \(pid #{pids[1]}\): .*a malloc profile is already running/, page)
-      assert_equal %w[0 all], page[%r{<select id="worker".*?</select>}m].scan(/value="(\w+)"/).flatten
-      Process.kill(:STOP, pids[0])
-      @server.until_found("a worker that has stopped") { File.read("/proc/#{pids[0]}/stat")[/\) (\w)/, 1] == "T" }
-
-      assert_match(/Worker 0 .* failed: process #{pids[0]} does not answer within/,
-                   get("/profile?worker=0"))
+  def assert_none_yet(pids)
+    pids.each_index do |index|
+      assert_equal "No malloc profile was started in worker #{index} (pid #{pids[index]}).",
+                   JSON.parse(get("/profile.json?worker=#{index}"))["error"]
     end
+    assert_match(/\ANo malloc profile runs in worker 0 \(pid #{pids[0]}\), worker 1 /, get("/debug/pprof/heap"))
   end
 
-  def test_for_go_all_workers_are_one_profile_with_their_pids
-    with_workers do |pids|
-      pids.each_index do |index|
-        assert_equal "No malloc profile was started in worker #{index} (pid #{pids[index]}).",
-                     JSON.parse(get("/profile.json?worker=#{index}"))["error"]
-      end
-      assert_match(/\ANo malloc profile runs in worker 0 \(pid #{pids[0]}\), worker 1 /, get("/debug/pprof/heap"))
-      post
-      keep_in(pids)
-      labels, comments = pprof("")
+  # The page says what happened in each worker.
+  def assert_one_is_started(pids)
+    assert_equal [[1, pids[1], true]], outcomes(post(worker: 1))
+    page = post("#{PROFILE}.html").body
 
-      assert_equal %w[0 1].zip(pids.map(&:to_s)), labels.map { |one| one.values_at("worker", "pid") }.uniq.sort
-      assert_equal 2, comments.size
-      [0, 1].cycle(2) { |index| assert_equal [pids[index].to_s], pids_in(pprof("?worker=#{index}")) }
-    end
+    assert_includes page, "Worker 0 (pid #{pids[0]}): started"
+    assert_match(/Worker 1 \(pid #{pids[1]}\): .*a malloc profile is already running/, page)
+    assert_equal %w[0 all], page[%r{<select id="worker".*?</select>}m].scan(/value="(\w+)"/).flatten
+  end
+
+  def assert_one_profile_for_go(pids)
+    labels, comments = pprof("")
+
+    assert_equal %w[0 1].zip(pids.map(&:to_s)), labels.map { |one| one.values_at("worker", "pid") }.uniq.sort
+    assert_equal 2, comments.size
+    [0, 1].cycle(2) { |index| assert_equal [pids[index].to_s], pids_in(pprof("?worker=#{index}")) }
+  end
+
+  def assert_stopped_worker_fails(pids)
+    Process.kill(:STOP, pids[0])
+    @server.until_found("a worker that has stopped") { File.read("/proc/#{pids[0]}/stat")[/\) (\w)/, 1] == "T" }
+
+    assert_match(/Worker 0 .* failed: process #{pids[0]} does not answer within/, get("/profile?worker=0"))
   end
 
   def pids_in((labels, _comments)) = labels.map { |one| one["pid"] }.uniq.sort

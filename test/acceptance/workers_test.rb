@@ -39,6 +39,7 @@ class WorkersAcceptanceTest < MemscopeTest
       assert_sizes server
       assert_cheap(server) { assert_unshared server }
       assert_replaced server
+      assert_purged server unless preload
     end
   end
 
@@ -126,22 +127,20 @@ class WorkersAcceptanceTest < MemscopeTest
   end
 
   # Whichever worker answers: the purge reaches all workers, or the named one, but not their master.
-  def test_a_purge_reaches_the_workers_that_it_is_to_reach
-    PumaServer.run("workers 2; preload_app!") do |server|
-      pids = server.workers_when("two workers") { |all| all_reported?(all, 2) }.drop(1).map(&:pid)
+  def assert_purged(server)
+    pids = server.workers.drop(1).map(&:pid)
 
-      assert_all_purged server, pids
-      assert_one_purged server, pids
-      answer = server.post("/memscope/purge", lever: "gc", worker: "7")
+    assert_all_purged server, pids
+    assert_one_purged server, pids
+    answer = server.post("/memscope/purge", lever: "gc", worker: "7")
 
-      assert_equal ["400", 'worker: given "7", allowed: 0, 1, all.'], [answer.code, JSON.parse(answer.body)["error"]]
-      assert_page_says_whom_it_reaches server
-      assert_match(/^worker 0 \(pid #{pids[0]}\)\nmemscope /, server.post("/memscope/purge.txt", lever: "gc").body)
-      assert_includes server.post("/memscope/purge.html", lever: "gc").body, "2 of 2 workers answered"
-      predicted = server.post("/memscope/purge.html", lever: "gc", dry_run: "1").body
+    assert_equal ["400", 'worker: given "7", allowed: 0, 1, all.'], [answer.code, JSON.parse(answer.body)["error"]]
+    assert_page_says_whom_it_reaches server
+    assert_match(/^worker 0 \(pid #{pids[0]}\)\nmemscope /, server.post("/memscope/purge.txt", lever: "gc").body)
+    assert_includes server.post("/memscope/purge.html", lever: "gc").body, "2 of 2 workers answered"
+    predicted = server.post("/memscope/purge.html", lever: "gc", dry_run: "1").body
 
-      assert_includes predicted, "<h1>Nothing changed: prediction only</h1>"
-    end
+    assert_includes predicted, "<h1>Nothing changed: prediction only</h1>"
   end
 
   SUMS = %w[returned_bytes returned_private_bytes].freeze
@@ -167,7 +166,7 @@ class WorkersAcceptanceTest < MemscopeTest
   # More requests than the right one of two workers would answer by chance.
   def assert_one_purged(server, pids)
     pids.each_with_index do |pid, index|
-      [["/memscope/purge", { worker: index }], ["/memscope/purge?worker=#{index}", {}]].cycle(3) do |path, form|
+      [["/memscope/purge", { worker: index }], ["/memscope/purge?worker=#{index}", {}]].cycle(2) do |path, form|
         found = Memscope::Purge::Result.from_h(JSON.parse(server.post(path, lever: "gc", **form).body))
 
         assert_equal [pid, [:gc]], [found.pid, found.levers.map(&:name)]
@@ -237,32 +236,38 @@ class WorkersAcceptanceTest < MemscopeTest
     end
   end
 
-  def test_a_child_that_a_worker_forks_is_none
-    PumaServer.run("workers 1; silence_single_worker_warning") do |server|
-      workers = Memscope::Workers.from_h(JSON.parse(server.get("/fork")))
+  def test_one_worker
+    skip_under_sanitizer
+    PumaServer.run("workers 1; silence_single_worker_warning", env: { "MEMSCOPE_BACKGROUND_THREAD" => "1" }) do |server|
+      worker = server.workers_when("a worker") { |all| all_reported?(all, 1) }[0]
 
-      assert_equal([[:single, nil]], workers.map { |one| [one.role, one.index] })
-      assert_equal workers.pid, workers.first.pid
+      assert_match(/jemalloc/, worker.reasons[:background_thread], "under glibc there are no background threads")
+      assert_forked_child_is_none server
+      assert_goes_on_while_its_master_cannot_keep_up server, worker.pid
     end
   end
 
+  def assert_forked_child_is_none(server)
+    workers = Memscope::Workers.from_h(JSON.parse(server.get("/fork")))
+
+    assert_equal([[:single, nil]], workers.map { |one| [one.role, one.index] })
+    assert_equal workers.pid, workers.first.pid
+  end
+
   # More reports than the kernel queues for a master that receives none: ten, by default.
-  def test_workers_go_on_while_their_master_cannot_keep_up
-    PumaServer.run("workers 1; silence_single_worker_warning") do |server|
-      worker = server.workers_when("a worker") { |all| all_reported?(all, 1) }[0].pid
-      Process.kill(:STOP, server.pid)
-      before = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  def assert_goes_on_while_its_master_cannot_keep_up(server, worker)
+    Process.kill(:STOP, server.pid)
+    before = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      assert_equal 40, Integer(server.get("/flood"))
-      assert_equal worker, Integer(server.get("/pid"))
-      assert_match(/does not answer/, server.workers.reasons[:workers])
-      assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - before, :<, 20, "40 waits are longer"
-      Process.kill(:CONT, server.pid)
+    assert_equal 40, Integer(server.get("/flood"))
+    assert_equal worker, Integer(server.get("/pid"))
+    assert_match(/does not answer/, server.workers.reasons[:workers])
+    assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - before, :<, 20, "40 waits are longer"
+    Process.kill(:CONT, server.pid)
 
-      after = server.workers_when("an answer of the master") { |all| all.pid == server.pid }
+    after = server.workers_when("an answer of the master") { |all| all.pid == server.pid }
 
-      assert_equal [server.pid, worker], after.map(&:pid)
-    end
+    assert_equal [server.pid, worker], after.map(&:pid)
   end
 
   { "1" => true, "0" => false }.each do |setting, there|
@@ -275,15 +280,6 @@ class WorkersAcceptanceTest < MemscopeTest
         names = workers.map { |one| Dir["/proc/#{one.pid}/task/*/comm"].map { |path| File.read(path).chomp } }
 
         assert_equal([true, there, there], names.map { |all| all.include?("jemalloc_bg_thd") })
-      end
-    end
-  end
-
-  def test_under_glibc_workers_say_why_there_are_no_background_threads
-    skip_under_sanitizer
-    PumaServer.run("workers 1; silence_single_worker_warning", env: { "MEMSCOPE_BACKGROUND_THREAD" => "1" }) do |server|
-      server.workers_when("the reason") do |all|
-        all[0]&.reasons.to_h.fetch(:background_thread, "").include?("jemalloc")
       end
     end
   end

@@ -7,8 +7,8 @@ require "open3"
 require "tmpdir"
 require_relative "../../ext/memscope/record_structs"
 
-# Builds the engine and each C test of test/engine and test/ruby in three flavours, and runs them: with the system's
-# compiler; against musl; and with AddressSanitizer and UBSan.
+# Builds the engine and each C test of test/engine and test/ruby, and runs them: with the system's compiler; in
+# bin/check with AddressSanitizer and UBSan (MEMSCOPE_C_FLAVOURS=sanitized); in full also against musl.
 class CTestsTest < Minitest::Test
   parallelize_me!
 
@@ -16,15 +16,14 @@ class CTestsTest < Minitest::Test
   # The engine, and the part of ruby/ that is pure arithmetic.
   SOURCES = Dir[File.join(ROOT, "ext/memscope/{engine/**/*,ruby/heap/compaction_bounds}.c")].freeze
   DEPENDENCIES = [*Dir[File.join(ROOT, "ext/memscope/**/*.{c,h,def,rb}")], *FieldTables.paths, __FILE__].freeze
-  FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra",
+  FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra",
            "-I#{ROOT}/ext/memscope", "-I#{ROOT}/ext/memscope/engine", "-I#{RecordStructs.write}"].freeze
   IN_FULL = ENV.key?("MEMSCOPE_IN_FULL")
   # IN_FULL: as many repetitions as make a test of estimates certain.
   FLAVOURS = { gcc: IN_FULL ? %w[gcc -O1 -DIN_FULL] : %w[gcc],
                musl: %w[musl-gcc],
-               sanitized: %w[gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined] }.freeze
-  # The other flavours are built in bin/check.
-  CHOSEN = IN_FULL ? FLAVOURS.keys : %i[gcc].freeze
+               sanitized: %w[gcc -g -fsanitize=address,undefined -fno-sanitize-recover=undefined] }.freeze
+  CHOSEN = IN_FULL ? FLAVOURS.keys : ENV.fetch("MEMSCOPE_C_FLAVOURS", "gcc").split(",").map(&:to_sym).freeze
   BUILDING = FLAVOURS.transform_values { Mutex.new }.freeze
   MAKING_SCRATCH = Mutex.new
 

@@ -207,7 +207,7 @@ class ArenasTest < MemscopeTest
   both_allocators "repeated readings leave nothing behind" do |preload|
     env = { "MALLOC_CONF" => "dirty_decay_ms:0,muzzy_decay_ms:0" }
     grown, descriptors = child_json(<<~RUBY, preload: preload, env: env)
-      read = -> { 50.times { Memscope.arenas; Memscope.size_classes }; GC.start }
+      read = -> { 15.times { Memscope.arenas; Memscope.size_classes }; GC.start }
       5.times { read.call }
       before, open = Memscope.rss, Dir.children("/proc/self/fd").size
       5.times { read.call }
@@ -221,10 +221,10 @@ class ArenasTest < MemscopeTest
 
   both_allocators "is read while threads allocate and die" do |preload|
     assert child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
-      Host.start_churning(6)
-      threads = Array.new(4) { Thread.new { 20.times { Memscope.arenas.sum(&:index) } } }
-      60.times { Memscope.size_classes; Memscope.arenas }
-      10.times { Memscope.fragmentation }
+      Host.start_churning(3)
+      threads = Array.new(4) { Thread.new { 5.times { Memscope.arenas.sum(&:index) } } }
+      15.times { Memscope.size_classes; Memscope.arenas }
+      3.times { Memscope.fragmentation }
       threads.each(&:join)
       Host.stop_churning
       puts true

@@ -30,7 +30,7 @@ class RailtieTest < MemscopeTest
   end
 
   # One line in the log, rake tasks and a history, but no route, no socket, no file and no thread for one.
-  both_allocators "a boot with no setting" do |preload|
+  both_allocators "a boot with no setting", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     Dir.mktmpdir do |directory|
       lines = rails(<<~RUBY, preload: preload, env: { "TMPDIR" => directory, "XDG_RUNTIME_DIR" => directory }).out.lines

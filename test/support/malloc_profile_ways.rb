@@ -18,13 +18,16 @@ module MallocProfileWays
 
   EACH_BACKEND = ALL.except(:imports_under_jemalloc).freeze
 
-  # Defines one test for each way. The block gets its options. Returns the tests' names.
-  def each_way(name, ways = self::WAYS, &body)
+  # Defines one test for each way. The block gets its options. The ways in in_full are tested only in full. Returns the
+  # tests' names.
+  def each_way(name, ways = self::WAYS, in_full: [], &body)
     ways.map do |way, options|
-      define_method("test_#{name}_#{way}") do
+      test = define_method("test_#{name}_#{way}") do
         skip_without_jemallocs_profiler if way == :jemalloc
         instance_exec(options, &body)
       end
+      only_in_full(test) if in_full.include?(way)
+      test
     end
   end
 end

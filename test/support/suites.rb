@@ -7,17 +7,18 @@ module Suites
 
   ALL = files("test/**/*_test.rb")
 
-  # What bin/check runs beside the tests of bin/test: whole files, and the tests of IN_FULL that are marked
-  # only_in_full.
+  # What bin/check runs beside the tests of bin/test: each has the only test of something, but takes long.
   LONG = files("test/acceptance/{assertions,attach_pause,attach_servers,check_application,copy_on_write}_test.rb",
                "test/acceptance/{endurance,faults,heap_hostile}_test.rb",
                "test/acceptance/{malloc_profile_overhead,new_field,object_growth,packaging,policy_sidekiq}_test.rb",
                "test/acceptance/{requires_rails,stress,verdict}_test.rb",
                "test/{check/application,engine/trend/verdict_battery,judge/policy/battery}_test.rb",
                "test/generators/**/*_test.rb")
-  IN_FULL = files("test/acceptance/{application,closed_sum,compaction,doctor,garbage,injection,malloc_profile}_test.rb",
-                  "test/acceptance/{object_profile,policy_puma,prometheus,workers}_test.rb",
-                  "test/{engine/attach/tracees,engine/c_tests,judge/history/sampler,ruby/heap/heap_walk}_test.rb")
+  # Files with tests that are marked only_in_full, which only make others more certain: rake test:full runs these.
+  IN_FULL = files("test/acceptance/{application,closed_sum,compaction,depth,doctor,garbage,hosts,injection}_test.rb",
+                  "test/acceptance/{malloc_profile,object_profile,policy_puma,prometheus,purge,workers}_test.rb",
+                  "test/{engine/attach/tracees,engine/c_tests,judge/history/sampler,ruby/heap/heap_walk}_test.rb",
+                  "test/setup/railtie_test.rb")
 
   # What bin/test runs: acceptance tests and C tests first, and of these the longest files, since they take most time.
   TEST = (ALL - LONG).sort_by do |file|

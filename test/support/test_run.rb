@@ -1,7 +1,11 @@
 # frozen_string_literal: true
 
 require "etc"
+require "json" # what each file needs is loaded once, but for memscope: it behaves differently in a forked child
 require "minitest"
+require "minitest/mock"
+require "minitest/spec"
+require "tempfile"
 require "tmpdir"
 
 # Runs test files, each in a process that is forked from this one, three at a time on two processors: the tests of many

@@ -8,7 +8,7 @@ require "memscope/show/report"
 class ForecastTest < MemscopeTest
   parallelize_me!
 
-  COUNT = 400_000
+  COUNT = 200_000
   # Or jemalloc returns pages by itself between the forecast and the truth.
   NEVER = { "MALLOC_CONF" => "dirty_decay_ms:-1,muzzy_decay_ms:-1" }.freeze
 

@@ -14,7 +14,11 @@
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
 
 #define SLACK ((int64_t)64 * 1024)
+#ifdef IN_FULL
 #define BLOCKS 200000
+#else
+#define BLOCKS 60000
+#endif
 
 static struct memscope_scratch list, names;
 static unsigned seed = 4711;

@@ -51,8 +51,10 @@ class HeapGrowthTest < MemscopeTest
 
   # {address => line}, of objects only.
   def objects(path)
-    lines = File.foreach(path).grep(/"address"/).map { |line| JSON.parse(line.scrub) }
-    lines.reject { |line| NO_OBJECTS.include?(line["type"]) }.to_h { |line| [line["address"], line] }
+    (@objects ||= {})[path] ||= begin
+      lines = File.foreach(path).grep(/"address"/).map { |line| JSON.parse(line.scrub) }
+      lines.reject { |line| NO_OBJECTS.include?(line["type"]) }.to_h { |line| [line["address"], line] }
+    end
   end
 
   def same?(earlier, last)
@@ -83,45 +85,45 @@ class HeapGrowthTest < MemscopeTest
 
   def row(growth, name) = growth.classes.find { |row| row.name == name }
 
-  def test_three_dumps_find_what_has_stayed
-    with_dumps(:traced) do |first, second, third|
-      growth = Memscope::HeapGraph.growth(first, second, third, top: 1000)
-      lines = expected(first, second, third)
-      orders = row(growth, "Order")
-
-      assert_agrees growth, lines, first, third
-      assert_equal [500, 700, 701], [orders.new_count, orders.count, orders.later_count]
-      assert_equal ["Bus → Array → Order", 500], [growth.paths.first.to_s, growth.paths.first.count]
-      assert_equal [first, second, third], growth.sources
-      assert_equal growth, Memscope::HeapGraph::Growth.from_json(growth.to_json)
+  def test_traced_dumps
+    with_dumps(:traced) do |dumps|
+      assert_three_dumps_find_what_has_stayed(*dumps)
+      assert_two_dumps_find_all_that_is_new(*dumps.first(2))
     end
   end
 
-  def test_two_dumps_find_all_that_is_new
-    with_dumps(:traced) do |first, second, _third|
-      growth = Memscope::HeapGraph.growth(first, second, top: 1000)
+  def assert_three_dumps_find_what_has_stayed(first, second, third)
+    growth = Memscope::HeapGraph.growth(first, second, third, top: 1000)
+    lines = expected(first, second, third)
+    orders = row(growth, "Order")
 
-      assert_agrees growth, expected(first, second), first, second
-      assert_equal 800, row(growth, "Order").new_count
-      assert_equal %w[names paths], growth.reasons.keys.map(&:to_s).sort
-    end
+    assert_agrees growth, lines, first, third
+    assert_equal [500, 700, 701], [orders.new_count, orders.count, orders.later_count]
+    assert_equal ["Bus → Array → Order", 500], [growth.paths.first.to_s, growth.paths.first.count]
+    assert_equal [first, second, third], growth.sources
+    assert_equal growth, Memscope::HeapGraph::Growth.from_json(growth.to_json)
+    assert_allocated_where_the_dump_says growth, lines
+  end
+
+  def assert_two_dumps_find_all_that_is_new(first, second)
+    growth = Memscope::HeapGraph.growth(first, second, top: 1000)
+
+    assert_agrees growth, expected(first, second), first, second
+    assert_equal 800, row(growth, "Order").new_count
+    assert_equal %w[names paths], growth.reasons.keys.map(&:to_s).sort
   end
 
   # Compares objects whose line in the dump states a place: those of the program, and of objspace itself.
-  def test_where_they_were_allocated
-    with_dumps(:traced) do |first, second, third|
-      growth = Memscope::HeapGraph.growth(first, second, third, top: 1000)
-      lines = expected(first, second, third).select { |line| line["file"] }
-                                            .group_by { |line| line.values_at("file", "line").join(":") }
+  def assert_allocated_where_the_dump_says(growth, lines)
+    placed = lines.select { |line| line["file"] }.group_by { |line| line.values_at("file", "line").join(":") }
 
-      growth.sites.each do |site|
-        assert_operator lines.fetch(site.name).size, :>=, site.count # garbage is left out
-      end
-      constructor = growth.sites.find { |site| site.count >= 2000 }
-
-      assert_equal constructor, growth.sites.first
-      assert_equal 2000, constructor.count
+    growth.sites.each do |site|
+      assert_operator placed.fetch(site.name).size, :>=, site.count # garbage is left out
     end
+    constructor = growth.sites.find { |site| site.count >= 2000 }
+
+    assert_equal constructor, growth.sites.first
+    assert_equal 2000, constructor.count
   end
 
   # Objects of which the first dump has no trace are new if the last dump has one.

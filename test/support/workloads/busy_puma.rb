@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # A Puma with five threads, from which as many clients request pages of mixed sizes: `BusyPuma.while_serving { … }` runs
-# its block once Puma has answered a thousand requests.
+# its block once Puma has answered some hundred requests.
 
 require "net/http"
 require "puma"
@@ -10,7 +10,7 @@ require "puma/log_writer"
 
 module BusyPuma
   THREADS = 5
-  WARMED_UP = 1_000
+  WARMED_UP = 300
 
   # Answers as a template would: with many short-lived strings, joined.
   APPLICATION = lambda do |env|
