@@ -5,7 +5,6 @@
 # members.
 # The Makefile runs it in its directory.
 
-require "digest"
 require "fileutils"
 require_relative "field_tables"
 
@@ -73,19 +72,14 @@ module RecordStructs
         "struct memscope_#{record} {\n    MEMSCOPE_FIELDS_#{record}};\n"
     end
 
-    # MEMBER(record, name, kind, type) for each member. The version changes with any of them.
+    # MEMBER(record, name, kind) for each member.
     def members_macro(section)
       record = section.options["struct"]
       lines = members(section).map do |row|
-        name = row.name.delete_suffix("?")
-        "    MEMBER(#{record}, #{name}, #{member(row).last}, \"#{allowed(row)}\") \\\n"
+        "    MEMBER(#{record}, #{row.name.delete_suffix('?')}, #{member(row).last}) \\\n"
       end
-      "#define MEMSCOPE_MEMBERS_#{record}(MEMBER) \\\n#{lines.join}\n" \
-        "#define MEMSCOPE_VERSION_#{record} UINT64_C(0x#{Digest::SHA256.hexdigest(lines.join)[0, 16]})\n"
+      "#define MEMSCOPE_MEMBERS_#{record}(MEMBER) \\\n#{lines.join}\n"
     end
-
-    # The only values allowed, each between commas.
-    def allowed(row) = row.options["one_of"] ? ",#{row.options['one_of']}," : ""
   end
 end
 

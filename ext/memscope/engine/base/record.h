@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "base/status.h"
 #include "base/text.h"
 
 /*
@@ -40,30 +39,14 @@ enum memscope_member_kind {
     }
 
 struct memscope_member {
-    const char *name, *allowed; /* allowed: the only values of a symbol, between commas, or "" for any */
+    const char *name;
     uint16_t offset;
     uint8_t kind;
 };
 
 struct memscope_record {
-    uint64_t version; /* differs for structs with other members */
     size_t size, count;
     const struct memscope_member *members;
 };
-
-/*
- * The form of a record in a file or a pipe, in this machine's byte order: "memscope", the version, the length of the
- * whole, and the members. A number takes eight bytes. A text follows its length, which is MEMSCOPE_UNKNOWN for none.
- * Returns the length of the whole. If that is more than the capacity, the buffer has no valid record.
- */
-size_t memscope_record_write(const struct memscope_record *record, const void *values, char *buffer, size_t capacity);
-
-/*
- * Reads a record of memscope_record_write, perhaps from another process. Texts stay in the buffer. Sets *length to the
- * bytes that the record takes. Returns MEMSCOPE_TRUNCATED if the buffer ends before the record, MEMSCOPE_UNSUPPORTED
- * for another version, and MEMSCOPE_MALFORMED for anything else that is not such a record.
- */
-enum memscope_status memscope_record_read(const struct memscope_record *record, const char *buffer, size_t size,
-                                          void *values, size_t *length);
 
 #endif
