@@ -23,7 +23,7 @@ class Rooms
     "box" => { files: "ext/memscope/engine/box/*", may: %w[base trend] },
     "attach" => { files: "ext/memscope/engine/attach/*", may: %w[base kernel fork] },
     "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: %w[base graph] },
-    "init" => { files: "ext/memscope/init.h", may: [] },
+    "init" => { files: "ext/memscope/{init.h,natives.def}", may: [] },
     "ruby" => { files: "ext/memscope/ruby/*.{c,h}", may: [*engine, "values"] },
     "heap" => { files: "ext/memscope/ruby/heap/*", may: [*engine, "values", "ruby"] },
     "references" => { files: "ext/memscope/ruby/graph/*", may: [*engine, "values", "ruby", "heap"] },

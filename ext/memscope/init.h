@@ -1,32 +1,29 @@
-/* Functions that Init_memscope calls under the GVL: each defines the methods of one part of Memscope::Native. */
+/* The methods of Memscope::Native, and what some bindings do under the GVL when the extension is loaded. */
 #ifndef MEMSCOPE_INIT_H
 #define MEMSCOPE_INIT_H
 
+#include <ruby.h>
+
+#define MEMSCOPE_ARGUMENTS_0 VALUE self
+#define MEMSCOPE_ARGUMENTS_1 MEMSCOPE_ARGUMENTS_0, VALUE first
+#define MEMSCOPE_ARGUMENTS_2 MEMSCOPE_ARGUMENTS_1, VALUE second
+#define MEMSCOPE_ARGUMENTS_3 MEMSCOPE_ARGUMENTS_2, VALUE third
+#define MEMSCOPE_ARGUMENTS_4 MEMSCOPE_ARGUMENTS_3, VALUE fourth
+#define MEMSCOPE_ARGUMENTS_5 MEMSCOPE_ARGUMENTS_4, VALUE fifth
+#define MEMSCOPE_ARGUMENTS_6 MEMSCOPE_ARGUMENTS_5, VALUE sixth
+#define MEMSCOPE_ARGUMENTS_7 MEMSCOPE_ARGUMENTS_6, VALUE seventh
+#define NATIVE(name, function, arguments) VALUE native_##function(MEMSCOPE_ARGUMENTS_##arguments);
+#include "natives.def"
+#undef NATIVE
+
 void Init_memscope_allocator(void);
 void Init_memscope_process(void);
-void Init_memscope_sharing(void);
-void Init_memscope_cgroup(void);
 void Init_memscope_snapshot(void);
 void Init_memscope_ruby_heap(void);
-void Init_memscope_object_blocks(void);
-void Init_memscope_census(void);
-void Init_memscope_heap_graph(void);
-void Init_memscope_heap_growth(void);
-void Init_memscope_dump(void);
 void Init_memscope_ledger(void);
-void Init_memscope_arenas(void);
 void Init_memscope_levers(void);
-void Init_memscope_termination(void);
-void Init_memscope_profile_control(void);
-void Init_memscope_profile_reading(void);
 void Init_memscope_object_profile(void);
-void Init_memscope_tags(void);
 void Init_memscope_measurement(void);
 void Init_memscope_owners(void);
-void Init_memscope_history(void);
-void Init_memscope_black_box(void);
-void Init_memscope_verdict(void);
-void Init_memscope_attach(void);
-void Init_memscope_copy(void);
 
 #endif

@@ -14,32 +14,19 @@ RUBY_FUNC_EXPORTED int memscope_copy_begin(pid_t original);
 static void define(void) {
     rb_mMemscope = rb_define_module("Memscope");
     rb_mMemscopeNative = rb_define_module_under(rb_mMemscope, "Native");
+#define NATIVE(name, function, arguments)                                                                              \
+    rb_define_singleton_method(rb_mMemscopeNative, name, native_##function, arguments);
+#include "natives.def"
+#undef NATIVE
     Init_memscope_allocator();
     Init_memscope_process();
-    Init_memscope_sharing();
-    Init_memscope_cgroup();
     Init_memscope_snapshot();
     Init_memscope_ruby_heap();
-    Init_memscope_object_blocks();
-    Init_memscope_census();
-    Init_memscope_heap_graph();
-    Init_memscope_heap_growth();
-    Init_memscope_dump();
     Init_memscope_ledger();
-    Init_memscope_arenas();
     Init_memscope_levers();
-    Init_memscope_termination();
-    Init_memscope_profile_control();
-    Init_memscope_profile_reading();
     Init_memscope_object_profile();
-    Init_memscope_tags();
     Init_memscope_measurement();
     Init_memscope_owners();
-    Init_memscope_history();
-    Init_memscope_black_box();
-    Init_memscope_verdict();
-    Init_memscope_attach();
-    Init_memscope_copy();
 }
 
 void Init_memscope(void) {

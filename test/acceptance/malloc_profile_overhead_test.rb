@@ -15,7 +15,7 @@ class MallocProfileOverheadTest < MemscopeTest
     native = Memscope.const_get(:Native)
     profile = Memscope::MallocProfile
     start = -> { profile.start(rate: 512, backend: ENV.fetch("BACKEND").to_sym) }
-    overhead = -> { native.malloc_profile[:overhead] }
+    overhead = -> { native.malloc_profile(nil)[:overhead] }
   RUBY
 
   def setup

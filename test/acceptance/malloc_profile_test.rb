@@ -77,7 +77,7 @@ class MallocProfileTest < MemscopeTest
         cache(entries)
       end
       GC.start
-      body = native.malloc_profile
+      body = native.malloc_profile(nil)
       held = %w[Object#leak Object#cache].to_h do |method|
         index = body[:frames].index { |frame| frame[:name] == method }
         stacks = body[:stacks].select { |stack| stack[:frames].include?(index) }
@@ -141,7 +141,7 @@ class MallocProfileTest < MemscopeTest
         Leaks.refused
         Leaks.leak(4096, 1000, :here)
         native.stop_profile
-        native.malloc_profile[:live_bytes]
+        native.malloc_profile(nil)[:live_bytes]
       end
       puts JSON.generate(estimates.last)
     RUBY
@@ -155,7 +155,7 @@ class MallocProfileTest < MemscopeTest
       Memscope::MallocProfile.start(rate: 1 << 14, backend: ENV.fetch("BACKEND").to_sym)
       require "zlib"
       kept = Array.new(50) { Zlib::Deflate.new }
-      body = native.malloc_profile
+      body = native.malloc_profile(nil)
       index = body[:frames].index { |frame| frame[:name] == "deflateInit2_" }
       held = body[:stacks].select { |stack| stack[:frames].include?(index) }.sum { |stack| stack[:live_bytes] }
       puts JSON.generate(held.fdiv(kept.size))
@@ -170,7 +170,7 @@ class MallocProfileTest < MemscopeTest
       Memscope::MallocProfile.start(rate: 1 << 12, backend: ENV.fetch("BACKEND").to_sym)
       Leaks.churn(4000, :here)
       Leaks.leak(4096, 1000, :here)
-      bodies = Array.new(6) { Thread.new { Array.new(5) { native.malloc_profile } } }.flat_map(&:value)
+      bodies = Array.new(6) { Thread.new { Array.new(5) { native.malloc_profile(nil) } } }.flat_map(&:value)
       puts JSON.generate(bodies.map { |body| body.is_a?(Hash) ? body[:live_bytes] : body })
     RUBY
 
@@ -191,7 +191,7 @@ class MallocProfileTest < MemscopeTest
       end
       Leaks.leak(4096, 500, :here)
       GC.start
-      stacks = native.malloc_profile[:stacks]
+      stacks = native.malloc_profile(nil)[:stacks]
       puts JSON.generate([overflows, stacks.size])
     RUBY
 
@@ -454,7 +454,7 @@ class MallocProfileTest < MemscopeTest
       end
       error = MallocProfile.start(backend: :imports) rescue "\#{$!.class}: \#{$!.message}"
       first[:stop_profile].call
-      live = first[:malloc_profile].call.fetch(:stacks).sum { |stack| stack.fetch(:live_bytes) }
+      live = first[:malloc_profile].call(nil).fetch(:stacks).sum { |stack| stack.fetch(:live_bytes) }
       MallocProfile.start(backend: :imports, rate: 512)
       more = Array.new(2_000) { "y" * 2_000 }
       puts JSON.generate([live, error, MallocProfile.stop.total_live_bytes])

@@ -43,9 +43,9 @@ class MallocProfileThreadsTest < MemscopeTest
       refusals = threads.map(&:value)
       settle.call
       hold.call
-      before = native.malloc_profile
+      before = native.malloc_profile(nil)
       again = [error.call { profile.start(rate: 1 << 20, backend: backend) }, native.start_profile(:imports, 20)]
-      after = native.malloc_profile
+      after = native.malloc_profile(nil)
       known = [before, after].map { |body| [body[:rate_bytes], body[:stacks].size, body[:frames].size] }
       puts JSON.generate(refusals: refusals, again: again, known: known, live: [before, after].map { _1[:live_bytes] })
     RUBY
@@ -198,7 +198,7 @@ class MallocProfileThreadsTest < MemscopeTest
     answer = child(<<~RUBY, { env: { "BACKEND" => "imports" } })
       profile.start(rate: 1 << 12, backend: backend)
       Host.load_beside_lookups(#{path.dump})
-      native.malloc_profile
+      native.malloc_profile(nil)
       puts JSON.generate(Host.import_slots.values.select { |name, _, path,| name == "malloc" && path == #{path.dump} })
     RUBY
 

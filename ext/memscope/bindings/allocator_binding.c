@@ -55,7 +55,7 @@ static void add_conf(const char *source, const char *text, void *list) {
  * Memscope::Native.allocator_settings. jemalloc's settings come without their sources, but with the option texts that
  * set them.
  */
-static VALUE native_allocator_settings(VALUE self) {
+VALUE native_allocator_settings(VALUE self) {
     struct settings settings = {rb_ary_new(), rb_hash_new()};
     VALUE hash = rb_hash_new(), confs = rb_ary_new();
     const char *reason = memscope_allocator_settings(add_setting, &settings);
@@ -107,7 +107,7 @@ static void add_identity(VALUE hash, VALUE reasons) {
 }
 
 /* Memscope::Native.allocator */
-static VALUE native_allocator(VALUE self) {
+VALUE native_allocator(VALUE self) {
     uint64_t began = memscope_now_ns();
     VALUE hash = rb_hash_new(), reasons = rb_hash_new();
 
@@ -153,7 +153,7 @@ static VALUE mallopt_callers(void) {
 }
 
 /* Memscope::Native.allocator_inputs: the environment's variables, and the settings that change at run time. */
-static VALUE native_allocator_inputs(VALUE self) {
+VALUE native_allocator_inputs(VALUE self) {
     VALUE hash = rb_hash_new(), variables = rb_hash_new(), current = rb_hash_new();
 
     memscope_allocator_environment_given(add_variable, (void *)variables);
@@ -166,14 +166,10 @@ static VALUE native_allocator_inputs(VALUE self) {
 }
 
 /* Native.environment_at_load(name) -> String or nil: a captured variable as it was before ENV could change it. */
-static VALUE native_environment_at_load(VALUE self, VALUE name) {
+VALUE native_environment_at_load(VALUE self, VALUE name) {
     return memscope_text_or_nil(memscope_allocator_environment(StringValueCStr(name)));
 }
 
 void Init_memscope_allocator(void) {
     memscope_allocator_load();
-    rb_define_singleton_method(rb_mMemscopeNative, "allocator", native_allocator, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "allocator_settings", native_allocator_settings, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "allocator_inputs", native_allocator_inputs, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "environment_at_load", native_environment_at_load, 1);
 }

@@ -267,17 +267,12 @@ static VALUE perform(struct arenas_call call) {
  * advance: true to have jemalloc refresh its statistics first (advance its epoch), false to read them as last
  * refreshed.
  */
-static VALUE native_arenas(VALUE self, VALUE advance) {
+VALUE native_arenas(VALUE self, VALUE advance) {
     return perform((struct arenas_call){.advance = RTEST(advance)});
 }
 
 /* arena: an index, or nil for all arenas together. */
-static VALUE native_size_classes(VALUE self, VALUE arena, VALUE advance) {
+VALUE native_size_classes(VALUE self, VALUE arena, VALUE advance) {
     return perform((struct arenas_call){
         .advance = RTEST(advance), .classes = true, .arena = NIL_P(arena) ? MEMSCOPE_ALL_ARENAS : NUM2UINT(arena)});
-}
-
-void Init_memscope_arenas(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "arenas", native_arenas, 1);
-    rb_define_singleton_method(rb_mMemscopeNative, "size_classes", native_size_classes, 2);
 }

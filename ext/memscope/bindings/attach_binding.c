@@ -16,31 +16,35 @@
 #define MINOR(major, minor) STRING(major) "." STRING(minor)
 static const char own_ruby[] = MINOR(RUBY_API_VERSION_MAJOR, RUBY_API_VERSION_MINOR);
 
-/*
- * Native.open_copy(pid, extension, pause_limit_ms, deadline_ms, forward = false, die_at = 0, ruby = nil) -> the Integer
- * of a socket to the tracer (attach/tracer.h), or the reason why there is none. `extension` is a path. `ruby` is the
- * minor version that it is for, nil for this one. `forward` and `die_at` are for tests.
- */
-static VALUE native_open_copy(int count, VALUE *arguments, VALUE self) {
-    struct memscope_tracer_order order = {0};
-    VALUE pid, extension, pause_limit_ms, deadline_ms, forward, die_at, ruby;
-    enum memscope_status status;
+static VALUE start(const struct memscope_tracer_order *order) {
     int socket = -1;
+    enum memscope_status status = memscope_tracer_start(order, &socket);
 
-    rb_scan_args(count, arguments, "43", &pid, &extension, &pause_limit_ms, &deadline_ms, &forward, &die_at, &ruby);
-    order.pid = NUM2PIDT(pid);
-    order.pause_limit_ms = NUM2UINT(pause_limit_ms);
-    order.deadline_ms = NUM2UINT(deadline_ms);
-    order.forward = RTEST(forward);
-    order.die_at = NIL_P(die_at) ? 0 : NUM2UINT(die_at);
-    order.ruby = NIL_P(ruby) ? own_ruby : StringValueCStr(ruby);
+    return status == MEMSCOPE_OK ? INT2FIX(socket)
+                                 : memscope_reason_of("child_refused", memscope_status_reason(status));
+}
+
+/*
+ * Native.open_copy(pid, extension, pause_limit_ms, deadline_ms, forward, die_at, ruby) -> the Integer of a socket to
+ * the tracer (attach/tracer.h), or the reason why there is none. `extension` is a path. `ruby` is the minor version
+ * that it is for, nil for this one. `forward` and `die_at` are for tests, else false and 0.
+ */
+VALUE native_open_copy(VALUE self, VALUE pid, VALUE extension, VALUE pause_limit_ms, VALUE deadline_ms, VALUE forward,
+                       VALUE die_at, VALUE ruby) {
+    struct memscope_tracer_order order = {.pid = NUM2PIDT(pid),
+                                          .pause_limit_ms = NUM2UINT(pause_limit_ms),
+                                          .deadline_ms = NUM2UINT(deadline_ms),
+                                          .forward = RTEST(forward),
+                                          .die_at = NUM2UINT(die_at),
+                                          .ruby = NIL_P(ruby) ? own_ruby : StringValueCStr(ruby)};
+    VALUE answer;
+
     order.extension = memscope_descriptor_open(StringValueCStr(extension), O_RDONLY);
     if (order.extension < 0)
         rb_sys_fail_str(extension);
-    status = memscope_tracer_start(&order, &socket);
+    answer = start(&order);
     memscope_descriptor_close(order.extension);
-    return status == MEMSCOPE_OK ? INT2FIX(socket)
-                                 : memscope_reason_of("child_refused", memscope_status_reason(status));
+    return answer;
 }
 
 /*
@@ -48,27 +52,18 @@ static VALUE native_open_copy(int count, VALUE *arguments, VALUE self) {
  * live process, and does nothing else. `thread` is the name that this thread, and no other, gives itself. For "", the
  * process is only looked at.
  */
-static VALUE native_evaluate_in(VALUE self, VALUE pid, VALUE text, VALUE thread, VALUE deadline_ms, VALUE die_at) {
+VALUE native_evaluate_in(VALUE self, VALUE pid, VALUE text, VALUE thread, VALUE deadline_ms, VALUE die_at) {
     const struct memscope_tracer_order order = {.pid = NUM2PIDT(pid),
                                                 .text = StringValueCStr(text),
                                                 .thread = StringValueCStr(thread),
                                                 .extension = -1,
                                                 .deadline_ms = NUM2UINT(deadline_ms),
                                                 .die_at = NUM2UINT(die_at)};
-    int socket = -1;
-    enum memscope_status status = memscope_tracer_start(&order, &socket);
 
-    return status == MEMSCOPE_OK ? INT2FIX(socket)
-                                 : memscope_reason_of("child_refused", memscope_status_reason(status));
+    return start(&order);
 }
 
 /* Native.sees?(pid, path): whether an absolute path without links leads to the same file in that process. */
-static VALUE native_sees(VALUE self, VALUE pid, VALUE path) {
+VALUE native_sees(VALUE self, VALUE pid, VALUE path) {
     return memscope_remote_file_is_own(NUM2PIDT(pid), StringValueCStr(path)) ? Qtrue : Qfalse;
-}
-
-void Init_memscope_attach(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "open_copy", native_open_copy, -1);
-    rb_define_singleton_method(rb_mMemscopeNative, "evaluate_in", native_evaluate_in, 5);
-    rb_define_singleton_method(rb_mMemscopeNative, "sees?", native_sees, 2);
 }

@@ -90,7 +90,7 @@ void memscope_black_box_add(const struct memscope_rings *rings) {
 }
 
 /* Native.open_black_box(path) -> true, or the reason for no box. Replaces the box that this process had. */
-static VALUE native_open_black_box(VALUE self, VALUE path) {
+VALUE native_open_black_box(VALUE self, VALUE path) {
     const char *name = StringValueCStr(path);
 
     if (has_box() && own.writing)
@@ -114,7 +114,7 @@ static VALUE native_open_black_box(VALUE self, VALUE path) {
  * Native.write_black_box(slot, text) -> true, false without a box, or the reason why the text was not written: then the
  * box still has the one before.
  */
-static VALUE native_write_black_box(VALUE self, VALUE slot, VALUE text) {
+VALUE native_write_black_box(VALUE self, VALUE slot, VALUE text) {
     size_t number = 0;
 
     StringValue(text);
@@ -134,7 +134,7 @@ static VALUE native_write_black_box(VALUE self, VALUE slot, VALUE text) {
 }
 
 /* Native.close_black_box: the file stays. */
-static VALUE native_close_black_box(VALUE self) {
+VALUE native_close_black_box(VALUE self) {
     if (has_box() && !own.writing) {
         memscope_box_close(&own.box);
         own.owner = 0;
@@ -143,7 +143,7 @@ static VALUE native_close_black_box(VALUE self) {
 }
 
 /* Native.black_box -> {path:, bytes:, in_memory:, written_at:, reason:}, or nil. The reason: that of the last write. */
-static VALUE native_black_box(VALUE self) {
+VALUE native_black_box(VALUE self) {
     VALUE hash;
 
     if (!has_box())
@@ -242,7 +242,7 @@ static VALUE close_reading(VALUE argument) {
  * Native.read_black_box(path) -> {written_at:, slots: {name: {at:, text:}}, history:}, or a reason. Texts are tagged as
  * UTF-8, whatever their bytes. history: as Native.history, without reasons and cost; nil without a sample.
  */
-static VALUE native_read_black_box(VALUE self, VALUE path) {
+VALUE native_read_black_box(VALUE self, VALUE path) {
     struct reading reading = {.path = StringValueCStr(path)};
     enum memscope_status status = memscope_scratch_open(&reading.scratch);
     VALUE result;
@@ -252,12 +252,4 @@ static VALUE native_read_black_box(VALUE self, VALUE path) {
     result = rb_ensure(contents_to_hash, (VALUE)&reading, close_reading, (VALUE)&reading);
     RB_GC_GUARD(path);
     return result;
-}
-
-void Init_memscope_black_box(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "open_black_box", native_open_black_box, 1);
-    rb_define_singleton_method(rb_mMemscopeNative, "write_black_box", native_write_black_box, 2);
-    rb_define_singleton_method(rb_mMemscopeNative, "close_black_box", native_close_black_box, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "black_box", native_black_box, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "read_black_box", native_read_black_box, 1);
 }

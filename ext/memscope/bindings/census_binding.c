@@ -141,7 +141,7 @@ static VALUE close_census(VALUE argument) {
  * predicted to hold the GVL for no longer than budget_us, or for no longer than a fork would. excluded: nil, ranges
  * whose objects are not counted, or the reason why they are unknown (Native.inherited).
  */
-static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us, VALUE excluded) {
+VALUE native_census(VALUE self, VALUE collect, VALUE budget_us, VALUE excluded) {
     struct census_scan scan = {.call = {.bounded = !NIL_P(budget_us),
                                         .budget_ns = NIL_P(budget_us) ? 0 : NUM2ULL(budget_us) * 1000,
                                         .rate = &ns_of_1000_slots},
@@ -158,8 +158,4 @@ static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us, VALUE exc
     hash = rb_ensure(read_census, (VALUE)&scan, close_census, (VALUE)&scan);
     RB_GC_GUARD(excluded);
     return hash;
-}
-
-void Init_memscope_census(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "census", native_census, 3);
 }

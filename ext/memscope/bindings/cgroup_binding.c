@@ -167,7 +167,7 @@ static void read_cgroup(void *argument) {
  * milliseconds in a tree of many groups. The roots, which a user gave, are frozen copies, since another thread may
  * change the Strings. `process` is a String that only memscope's own Ruby code has.
  */
-static VALUE native_cgroup(VALUE self, VALUE process, VALUE proc_root, VALUE cgroup_root) {
+VALUE native_cgroup(VALUE self, VALUE process, VALUE proc_root, VALUE cgroup_root) {
     uint64_t start = memscope_now_ns();
     struct cgroup_scan scan;
     struct answer answer = {.cgroup = &scan.cgroup};
@@ -194,8 +194,4 @@ static VALUE native_cgroup(VALUE self, VALUE process, VALUE proc_root, VALUE cgr
     set_events(&answer);
     set_pressure(&answer);
     return memscope_finish(answer.body, answer.reasons, "T1", start, without_gvl_ns, 0);
-}
-
-void Init_memscope_cgroup(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "cgroup", native_cgroup, 3);
 }

@@ -65,7 +65,7 @@ void memscope_copy_evaluate(const char *expression, struct memscope_copy_answer 
 }
 
 /* Native.copied(expression) -> the JSON of its value. Raises a RuntimeError with what the tracer would be told. */
-static VALUE native_copied(VALUE self, VALUE expression) {
+VALUE native_copied(VALUE self, VALUE expression) {
     struct memscope_copy_answer answer;
     VALUE bytes;
 
@@ -74,8 +74,4 @@ static VALUE native_copied(VALUE self, VALUE expression) {
     if (answer.raised)
         rb_exc_raise(rb_exc_new_str(rb_eRuntimeError, bytes));
     return bytes;
-}
-
-void Init_memscope_copy(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "copied", native_copied, 1);
 }

@@ -75,7 +75,7 @@ static VALUE end_dump(VALUE argument) {
  * file: a descriptor to write to. format and sizes: numbers of enum memscope_dump_format and memscope_size_rule.
  * Returns a Hash or, if no dump was written, a reason or the errno of the failed write.
  */
-static VALUE native_dump(VALUE self, VALUE file, VALUE format, VALUE sizes, VALUE collect, VALUE deadline_ms) {
+VALUE native_dump(VALUE self, VALUE file, VALUE format, VALUE sizes, VALUE collect, VALUE deadline_ms) {
     struct dumping dumping = {.call = {.bounded = true, .rate = &ns_of_1000_slots},
                               .asked = {.format = (enum memscope_dump_format)NUM2INT(format),
                                         .sizes = (enum memscope_size_rule)NUM2INT(sizes),
@@ -203,14 +203,9 @@ static VALUE end_conversion(VALUE argument) {
 }
 
 /* from and to: descriptors. Returns the same as native_dump. */
-static VALUE native_convert_dump(VALUE self, VALUE from, VALUE to, VALUE format) {
+VALUE native_convert_dump(VALUE self, VALUE from, VALUE to, VALUE format) {
     struct conversion conversion = {.to = NUM2INT(to), .format = (enum memscope_dump_format)NUM2INT(format)};
 
     memscope_dump_file_open(&conversion.file, NUM2INT(from));
     return rb_ensure(convert, (VALUE)&conversion, end_conversion, (VALUE)&conversion);
-}
-
-void Init_memscope_dump(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "dump", native_dump, 5);
-    rb_define_singleton_method(rb_mMemscopeNative, "convert_dump", native_convert_dump, 3);
 }

@@ -359,8 +359,8 @@ static VALUE close_graph(VALUE argument) {
  *
  * deadline_ms is the child's.
  */
-static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, VALUE strings, VALUE in_process,
-                               VALUE deadline_ms) {
+VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, VALUE strings, VALUE in_process,
+                        VALUE deadline_ms) {
     struct graph_scan scan = {.call = {.bounded = !RTEST(in_process), .rate = &ns_of_1000_slots},
                               .question = {.top = NUM2UINT(top), .strings = RTEST(strings)},
                               .deadline_ms = NUM2UINT(deadline_ms),
@@ -390,7 +390,7 @@ static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, 
  * Like native_heap_graph, for a dump. file: its descriptor. name: the class of the paths' targets, or nil for paths to
  * suspects.
  */
-static VALUE native_heap_graph_of_dump(VALUE self, VALUE file, VALUE top, VALUE name) {
+VALUE native_heap_graph_of_dump(VALUE self, VALUE file, VALUE top, VALUE name) {
     struct graph_scan scan = {
         .question = {.top = NUM2UINT(top)}, .of_file = true, .globals = Qnil, .sampled = Qnil, .refusal = Qnil};
     VALUE result;
@@ -401,9 +401,4 @@ static VALUE native_heap_graph_of_dump(VALUE self, VALUE file, VALUE top, VALUE 
     result = rb_ensure(read_graph, (VALUE)&scan, close_graph, (VALUE)&scan);
     RB_GC_GUARD(name);
     return result;
-}
-
-void Init_memscope_heap_graph(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "heap_graph", native_heap_graph, 6);
-    rb_define_singleton_method(rb_mMemscopeNative, "heap_graph_of_dump", native_heap_graph_of_dump, 3);
 }

@@ -200,7 +200,7 @@ static VALUE close_growth(VALUE argument) {
 }
 
 /* files: the descriptors of two or three dumps, the earliest first. */
-static VALUE native_heap_growth(VALUE self, VALUE files, VALUE top) {
+VALUE native_heap_growth(VALUE self, VALUE files, VALUE top) {
     long count = RARRAY_LEN(files);
     struct growth_scan scan = {.descriptors = files,
                                .count = (int)count,
@@ -217,8 +217,4 @@ static VALUE native_heap_growth(VALUE self, VALUE files, VALUE top) {
     RB_GC_GUARD(scan.incomplete);
     RB_GC_GUARD(files);
     return result;
-}
-
-void Init_memscope_heap_growth(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "heap_growth", native_heap_growth, 2);
 }

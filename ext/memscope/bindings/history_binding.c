@@ -30,7 +30,7 @@ static const char *unit_of(size_t series) {
 }
 
 /* Native.history_series -> {rss: :bytes, ...}: the unit of each series, in the order in which they are shown. */
-static VALUE native_history_series(VALUE self) {
+VALUE native_history_series(VALUE self) {
     VALUE hash = rb_hash_new();
 
     for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
@@ -39,7 +39,7 @@ static VALUE native_history_series(VALUE self) {
 }
 
 /* Native.history_buckets -> {10 => 360, ...}: the number of buckets of each ring, by the seconds of each bucket. */
-static VALUE native_history_buckets(VALUE self) {
+VALUE native_history_buckets(VALUE self) {
     VALUE hash = rb_hash_new();
 
     for (int ring = 0; ring < MEMSCOPE_RING_COUNT; ring++)
@@ -49,7 +49,7 @@ static VALUE native_history_buckets(VALUE self) {
 }
 
 /* Native.open_history -> true, or a reason if there is no memory. */
-static VALUE native_open_history(VALUE self) {
+VALUE native_open_history(VALUE self) {
     if (memscope_rings_of_this_process() == NULL) {
         rings = memscope_rings_map(memscope_history_units, MEMSCOPE_HISTORY_SERIES);
         owner = getpid();
@@ -62,7 +62,7 @@ static VALUE native_open_history(VALUE self) {
  * `seconds` is before that of an earlier call. values: an Integer or nil by the name of each sampled series. seconds:
  * of CLOCK_BOOTTIME. Writes them into this process's black box, if it has one.
  */
-static VALUE native_add_to_history(VALUE self, VALUE values, VALUE seconds) {
+VALUE native_add_to_history(VALUE self, VALUE values, VALUE seconds) {
     uint64_t numbers[MEMSCOPE_HISTORY_SERIES];
     bool added;
 
@@ -78,7 +78,7 @@ static VALUE native_add_to_history(VALUE self, VALUE values, VALUE seconds) {
 }
 
 /* Native.mark_history(kind, seconds) -> true if the event was noted. */
-static VALUE native_mark_history(VALUE self, VALUE kind, VALUE seconds) {
+VALUE native_mark_history(VALUE self, VALUE kind, VALUE seconds) {
     bool noted =
         memscope_rings_of_this_process() != NULL && memscope_rings_mark(rings, NUM2ULL(seconds), NUM2UINT(kind));
 
@@ -163,18 +163,9 @@ VALUE memscope_history_of(const struct memscope_rings *from, uint64_t last_at) {
 }
 
 /* Native.history -> {started_at:, curves:, events:, reasons:, cost:}, or nil without a sample or event. Tier T1. */
-static VALUE native_history(VALUE self) {
+VALUE native_history(VALUE self) {
     uint64_t begun_ns = memscope_now_ns();
     VALUE body = rings_to_hash(memscope_rings_of_this_process(), memscope_boot_second());
 
     return NIL_P(body) ? Qnil : memscope_finish(body, rb_hash_new(), "T1", begun_ns, 0, 0);
-}
-
-void Init_memscope_history(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "history_series", native_history_series, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "history_buckets", native_history_buckets, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "open_history", native_open_history, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "add_to_history", native_add_to_history, 2);
-    rb_define_singleton_method(rb_mMemscopeNative, "mark_history", native_mark_history, 2);
-    rb_define_singleton_method(rb_mMemscopeNative, "history", native_history, 0);
 }

@@ -155,7 +155,7 @@ static VALUE close_ledger(VALUE argument) {
  * strict keeps the GVL throughout, so that no other Ruby thread changes anything. Unless strict, an interrupt that
  * arrives while the engine reads is raised afterwards: rb_ensure frees the scratch memory.
  */
-static VALUE native_ledger(VALUE self, VALUE deep, VALUE shared, VALUE objects, VALUE strict) {
+VALUE native_ledger(VALUE self, VALUE deep, VALUE shared, VALUE objects, VALUE strict) {
     struct memscope_ledger_call call = {.strict = RTEST(strict),
                                         .objects = RTEST(objects),
                                         .walked_before = SYMBOL_P(objects),
@@ -164,14 +164,14 @@ static VALUE native_ledger(VALUE self, VALUE deep, VALUE shared, VALUE objects, 
     return rb_ensure(read_ledger, (VALUE)&call, close_ledger, (VALUE)&call);
 }
 
-static VALUE native_mappings(VALUE self) {
+VALUE native_mappings(VALUE self) {
     struct memscope_ledger_call call = {.strict = false};
 
     return rb_ensure(read_mappings, (VALUE)&call, close_ledger, (VALUE)&call);
 }
 
 /* For readings in the background: where listing the heap's pages would finish a GC in progress, waits for its end. */
-static VALUE native_await_gc(VALUE self) {
+VALUE native_await_gc(VALUE self) {
     if (MEMSCOPE_LISTING_FINISHES_GC)
         memscope_heap_await_gc();
     return Qnil;
@@ -180,7 +180,4 @@ static VALUE native_await_gc(VALUE self) {
 void Init_memscope_ledger(void) {
     if (memscope_ledger_malloc_kind() == MEMSCOPE_LEDGER_MALLOC_GLIBC)
         memscope_glibc_learn_cache_key();
-    rb_define_singleton_method(rb_mMemscopeNative, "ledger", native_ledger, 4);
-    rb_define_singleton_method(rb_mMemscopeNative, "mappings", native_mappings, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "await_gc", native_await_gc, 0);
 }

@@ -34,7 +34,7 @@ static VALUE release(VALUE unused) {
  * in C so that no interrupt (Thread#raise, a timeout) can arrive between acquiring and rb_ensure, or before the
  * release.
  */
-static VALUE native_with_exclusive_purge(VALUE self) {
+VALUE native_with_exclusive_purge(VALUE self) {
     if (owner == getpid())
         return Qfalse;
     owner = getpid();
@@ -48,7 +48,7 @@ static VALUE native_with_exclusive_purge(VALUE self) {
  * Native.levers -> {tcache: nil, trim: :lever_of_glibc, …}: for each lever, the reason why the allocator lacks it, or
  * nil.
  */
-static VALUE native_levers(VALUE self) {
+VALUE native_levers(VALUE self) {
     VALUE levers = rb_hash_new();
 
     for (int lever = 0; lever < MEMSCOPE_LEVER_COUNT; lever++) {
@@ -92,7 +92,7 @@ static VALUE failure(const struct lever_run *run) {
 }
 
 /* Native.run_lever(lever) -> [nanoseconds, reason or nil]. The tcache lever flushes the calling thread's cache. */
-static VALUE native_run_lever(VALUE self, VALUE name) {
+VALUE native_run_lever(VALUE self, VALUE name) {
     struct lever_run run = {.lever = lever_of(name)};
 
     memscope_without_gvl(run_lever, &run);
@@ -103,7 +103,7 @@ static VALUE native_run_lever(VALUE self, VALUE name) {
  * Native.collectable_bytes -> bytes that the collect lever would return to the kernel, or nil if the allocator does not
  * report them.
  */
-static VALUE native_collectable_bytes(VALUE self) {
+VALUE native_collectable_bytes(VALUE self) {
     uint64_t bytes;
 
     return memscope_lever_collectable_bytes(&bytes) ? ULL2NUM(bytes) : Qnil;
@@ -202,7 +202,7 @@ static VALUE tuning_to_hash(struct tuning *tuning, uint64_t start_ns, uint64_t w
  * Native.tune(dirty_decay_ms, muzzy_decay_ms, background_thread) -> the body of a Tuning. nil leaves a setting as it
  * is. For jemalloc only.
  */
-static VALUE native_tune(VALUE self, VALUE dirty_ms, VALUE muzzy_ms, VALUE background_thread) {
+VALUE native_tune(VALUE self, VALUE dirty_ms, VALUE muzzy_ms, VALUE background_thread) {
     uint64_t start = memscope_now_ns(), without_gvl_ns;
     struct tuning tuning = {
         .dirty_ms = NIL_P(dirty_ms) ? MEMSCOPE_UNKNOWN_SIGNED : NUM2LL(dirty_ms),
@@ -222,9 +222,4 @@ static VALUE native_tune(VALUE self, VALUE dirty_ms, VALUE muzzy_ms, VALUE backg
 
 void Init_memscope_levers(void) {
     rb_define_const(rb_mMemscopeNative, "MAX_DECAY_MS", LL2NUM(MEMSCOPE_JEMALLOC_MAX_DECAY_MS));
-    rb_define_singleton_method(rb_mMemscopeNative, "with_exclusive_purge", native_with_exclusive_purge, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "levers", native_levers, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "run_lever", native_run_lever, 1);
-    rb_define_singleton_method(rb_mMemscopeNative, "collectable_bytes", native_collectable_bytes, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "tune", native_tune, 3);
 }

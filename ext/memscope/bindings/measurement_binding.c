@@ -302,7 +302,7 @@ static VALUE run(VALUE argument) {
     return rb_ary_new_from_args(2, measurement->value, body);
 }
 
-static VALUE halt(VALUE self) {
+VALUE native_halt_measurement(VALUE self) {
     memscope_trace_stop();
     memscope_import_counter_stop();
     running = 0;
@@ -311,7 +311,7 @@ static VALUE halt(VALUE self) {
 }
 
 static VALUE finish(VALUE argument) {
-    return running == ((struct measurement *)argument)->number ? halt(Qnil) : Qnil;
+    return running == ((struct measurement *)argument)->number ? native_halt_measurement(Qnil) : Qnil;
 }
 
 /*
@@ -320,7 +320,7 @@ static VALUE finish(VALUE argument) {
  * :process those of all threads, each row with addresses of some that are retained. `by_imports`: true counts malloc by
  * the imports even if the allocator counts it.
  */
-static VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
+VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
     static unsigned long last;
     struct measurement measurement = {.objects = RTEST(objects),
                                       .process = objects == memscope_symbol("process"),
@@ -335,18 +335,18 @@ static VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
 }
 
 /* Native.clear_stack: clears the stack that the frames of the next call will use. */
-static VALUE native_clear_stack(VALUE self) {
+VALUE native_clear_stack(VALUE self) {
     return clear_stack();
 }
 
 /* Native.collect_garbage: runs the original GC.start, even if a test stubs it, and again if other threads allocate. */
-static VALUE native_collect_garbage(VALUE self) {
+VALUE native_collect_garbage(VALUE self) {
     collect_undisturbed();
     return Qnil;
 }
 
 /* Native.measuring -> the Thread in which a measurement is running, or nil. */
-static VALUE native_measuring(VALUE self) {
+VALUE native_measuring(VALUE self) {
     return running_in;
 }
 
@@ -355,9 +355,4 @@ void Init_memscope_measurement(void) {
     rb_gc_register_address(&gc_start);
     memscope_before_ractors(memscope_trace_stop);
     gc_start = rb_obj_method(rb_mGC, memscope_symbol("start"));
-    rb_define_singleton_method(rb_mMemscopeNative, "measure", native_measure, 2);
-    rb_define_singleton_method(rb_mMemscopeNative, "halt_measurement", halt, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "clear_stack", native_clear_stack, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "collect_garbage", native_collect_garbage, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "measuring", native_measuring, 0);
 }

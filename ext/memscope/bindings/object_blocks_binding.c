@@ -249,7 +249,7 @@ static VALUE close_blocks(VALUE argument) {
  * that no root reaches are garbage, and the result also has a ledger and the heap's pins. shared and strict as for a
  * ledger.
  */
-static VALUE native_object_blocks(VALUE self, VALUE planted, VALUE shared, VALUE strict) {
+VALUE native_object_blocks(VALUE self, VALUE planted, VALUE shared, VALUE strict) {
     bool deep = NIL_P(planted) && memscope_ledger_malloc_kind() != MEMSCOPE_LEDGER_MALLOC_JEMALLOC;
     struct blocks_call call = {.heap = {.bounded = true},
                                .planted = planted,
@@ -260,8 +260,4 @@ static VALUE native_object_blocks(VALUE self, VALUE planted, VALUE shared, VALUE
 
     memscope_object_blocks_learn();
     return rb_ensure(read_blocks, (VALUE)&call, close_blocks, (VALUE)&call);
-}
-
-void Init_memscope_object_blocks(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "object_blocks", native_object_blocks, 3);
 }

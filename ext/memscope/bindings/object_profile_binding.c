@@ -32,7 +32,7 @@ static VALUE ended = Qnil;
 /* ---- control ----------------------------------------------------------------------------------------------------- */
 
 /* Native.start_object_profile(budget) -> the profile's number, from 1, or :running, or the reason for no start. */
-static VALUE native_start_object_profile(VALUE self, VALUE budget) {
+VALUE native_start_object_profile(VALUE self, VALUE budget) {
     if (!NIL_P(ended))
         return memscope_symbol("running");
     switch (memscope_object_sampler_start(NUM2DBL(budget))) {
@@ -54,12 +54,12 @@ static VALUE native_start_object_profile(VALUE self, VALUE budget) {
 }
 
 /* Native.object_profile_session -> the number of the running or last profile, or 0. */
-static VALUE native_object_profile_session(VALUE self) {
+VALUE native_object_profile_session(VALUE self) {
     return UINT2NUM(session);
 }
 
 /* Native.stop_object_profile: the profile cannot be read afterwards. */
-static VALUE native_stop_object_profile(VALUE self) {
+VALUE native_stop_object_profile(VALUE self) {
     if (memscope_object_sampler_runs())
         memscope_object_sampler_stop();
     ended = Qnil;
@@ -67,7 +67,7 @@ static VALUE native_stop_object_profile(VALUE self) {
 }
 
 /* Native.object_profile_runs? */
-static VALUE native_object_profile_runs(VALUE self) {
+VALUE native_object_profile_runs(VALUE self) {
     return memscope_object_sampler_runs() || !NIL_P(ended) ? Qtrue : Qfalse;
 }
 
@@ -75,7 +75,7 @@ static VALUE native_object_profile_runs(VALUE self) {
  * Native.watch_ractors(method), Ruby's own Ractor.new: from now on, the hooks for allocations are removed before the
  * main Ractor creates another one.
  */
-static VALUE native_watch_ractors(VALUE self, VALUE method) {
+VALUE native_watch_ractors(VALUE self, VALUE method) {
     memscope_ractors_watch(method);
     return Qnil;
 }
@@ -97,24 +97,24 @@ static void call_before_ractors(void) {
 }
 
 /* Native.before_ractors = a Proc or nil, called before the main Ractor creates another one, if that is watched. */
-static VALUE native_set_before_ractors(VALUE self, VALUE callable) {
+VALUE native_set_before_ractors(VALUE self, VALUE callable) {
     return called_before_ractors = callable;
 }
 
 /* Native.ractors_watched? */
-static VALUE native_ractors_watched(VALUE self) {
+VALUE native_ractors_watched(VALUE self) {
     return memscope_ractors_are_watched() ? Qtrue : Qfalse;
 }
 
 /* Native.hooks_obstacle -> the reason why Ruby's allocations cannot be hooked now, or nil. */
-static VALUE native_hooks_obstacle(VALUE self) {
+VALUE native_hooks_obstacle(VALUE self) {
     const char *obstacle = memscope_event_hooks_obstacle();
 
     return obstacle ? memscope_reason(obstacle) : Qnil;
 }
 
 /* Native.next_object_generation -> the number of the generation that begins. */
-static VALUE native_next_object_generation(VALUE self) {
+VALUE native_next_object_generation(VALUE self) {
     return UINT2NUM(memscope_object_sampler_next_generation());
 }
 
@@ -413,7 +413,7 @@ static VALUE read_profile(struct scan scan) {
  * Native.object_profile(stop) -> the running profile as a Hash, stopped if stop is true. nil if none is running, a
  * reason if there is no memory.
  */
-static VALUE native_object_profile(VALUE self, VALUE stop) {
+VALUE native_object_profile(VALUE self, VALUE stop) {
     return read_profile((struct scan){.stop = RTEST(stop)});
 }
 
@@ -421,7 +421,7 @@ static VALUE native_object_profile(VALUE self, VALUE stop) {
  * Native.object_profile_with_objects -> the running profile as above, plus :objects: for each stack, a String of struct
  * memscope_sampled_object. Native.heap_graph finds paths to the objects of such a String.
  */
-static VALUE native_object_profile_with_objects(VALUE self) {
+VALUE native_object_profile_with_objects(VALUE self) {
     return NIL_P(ended) ? read_profile((struct scan){.with_objects = true}) : memscope_object_profile_end();
 }
 
@@ -451,16 +451,4 @@ void Init_memscope_object_profile(void) {
     rb_gc_register_address(&called_before_ractors);
     memscope_before_ractors(end_before_ractor);
     memscope_before_ractors(call_before_ractors);
-    rb_define_singleton_method(rb_mMemscopeNative, "watch_ractors", native_watch_ractors, 1);
-    rb_define_singleton_method(rb_mMemscopeNative, "ractors_watched?", native_ractors_watched, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "before_ractors=", native_set_before_ractors, 1);
-    rb_define_singleton_method(rb_mMemscopeNative, "hooks_obstacle", native_hooks_obstacle, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "start_object_profile", native_start_object_profile, 1);
-    rb_define_singleton_method(rb_mMemscopeNative, "stop_object_profile", native_stop_object_profile, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "object_profile_session", native_object_profile_session, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "object_profile_runs?", native_object_profile_runs, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "next_object_generation", native_next_object_generation, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "object_profile", native_object_profile, 1);
-    rb_define_singleton_method(rb_mMemscopeNative, "object_profile_with_objects", native_object_profile_with_objects,
-                               0);
 }

@@ -13,7 +13,7 @@
 #include "sampling/block_owners.h"
 
 /* Native.start_owners -> nil, or the reason why nothing is recorded. */
-static VALUE native_start_owners(VALUE self) {
+VALUE native_start_owners(VALUE self) {
     enum memscope_status status = memscope_object_owners_start();
 
     if (status == MEMSCOPE_OK && (status = memscope_block_owners_start()) != MEMSCOPE_OK)
@@ -22,14 +22,14 @@ static VALUE native_start_owners(VALUE self) {
 }
 
 /* Native.own(owner) -> the previous owner. From now on, this thread's allocations belong to owner. */
-static VALUE native_own(VALUE self, VALUE owner) {
+VALUE native_own(VALUE self, VALUE owner) {
     uint32_t number = NUM2UINT(owner);
 
     return UINT2NUM(memscope_owner_set(number < MEMSCOPE_OWNER_LIMIT ? number : MEMSCOPE_OWNER_OUTSIDE));
 }
 
 /* Native.new_owner -> a new owner number, or OWNER_OUTSIDE when there are no more. */
-static VALUE native_new_owner(VALUE self) {
+VALUE native_new_owner(VALUE self) {
     static uint32_t next = MEMSCOPE_OWNER_FIRST;
 
     return UINT2NUM(next < MEMSCOPE_OWNER_LIMIT ? next++ : MEMSCOPE_OWNER_OUTSIDE);
@@ -39,7 +39,7 @@ static VALUE native_new_owner(VALUE self) {
  * Native.stop_owners -> the numbers of blocks freed unseen, and of blocks and objects without room in the maps, and
  * true if objects were watched until now: false if a Ractor was created.
  */
-static VALUE native_stop_owners(VALUE self) {
+VALUE native_stop_owners(VALUE self) {
     VALUE watched = memscope_object_owners_watched() ? Qtrue : Qfalse;
 
     memscope_block_owners_stop();
@@ -91,7 +91,7 @@ static VALUE close_owned(VALUE argument) {
  * Native.owned(count) -> [[objects, their slots' bytes, malloc blocks, their bytes], …] of the owners 0 to count - 1,
  * or nil if the heap cannot be walked. Call it after a garbage collection. Garbage is charged to its owner.
  */
-static VALUE native_owned(VALUE self, VALUE count) {
+VALUE native_owned(VALUE self, VALUE count) {
     struct owned_call call = {.count = NUM2UINT(count)};
 
     if (call.count > MEMSCOPE_OWNER_LIMIT)
@@ -105,9 +105,4 @@ void Init_memscope_owners(void) {
     memscope_before_ractors(memscope_object_owners_stop);
     rb_define_const(rb_mMemscopeNative, "OWNER_MEMSCOPE", UINT2NUM(MEMSCOPE_OWNER_MEMSCOPE));
     rb_define_const(rb_mMemscopeNative, "OWNER_OUTSIDE", UINT2NUM(MEMSCOPE_OWNER_OUTSIDE));
-    rb_define_singleton_method(rb_mMemscopeNative, "start_owners", native_start_owners, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "stop_owners", native_stop_owners, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "new_owner", native_new_owner, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "own", native_own, 1);
-    rb_define_singleton_method(rb_mMemscopeNative, "owned", native_owned, 1);
 }

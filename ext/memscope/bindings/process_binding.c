@@ -102,7 +102,7 @@ static bool read_memory(void *argument) {
 }
 
 /* Native.process_memory. Reads without the GVL, since smaps_rollup walks page tables. */
-static VALUE native_process_memory(VALUE self, VALUE process) {
+VALUE native_process_memory(VALUE self, VALUE process) {
     struct scan scan = {.process = StringValueCStr(process)};
     uint64_t start = memscope_now_ns(), without_gvl_ns = memscope_without_children(read_memory, &scan);
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
@@ -118,5 +118,4 @@ static VALUE native_process_memory(VALUE self, VALUE process) {
 void Init_memscope_process(void) {
     memscope_descriptors_guard();
     rb_define_singleton_method(rb_mMemscope, "rss", native_rss, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "process_memory", native_process_memory, 1);
 }

@@ -20,7 +20,7 @@
 struct memscope_profile memscope_profile;
 
 /* Native.prepare_profile -> true, or false if there is no memory. Repeated calls do nothing. Nothing is torn down. */
-static VALUE native_prepare_profile(VALUE self) {
+VALUE native_prepare_profile(VALUE self) {
     return memscope_stack_reader_prepare() ? Qtrue : Qfalse;
 }
 
@@ -28,7 +28,7 @@ static VALUE native_prepare_profile(VALUE self) {
  * Native.learn_vm_entry_points: call it from Ruby code at the bottom of a thread's stack. Only the first call learns,
  * since another thread may be unwinding its stack during later calls.
  */
-static VALUE native_learn_vm_entry_points(VALUE self) {
+VALUE native_learn_vm_entry_points(VALUE self) {
     static bool learnt;
 
     if (!learnt)
@@ -38,13 +38,13 @@ static VALUE native_learn_vm_entry_points(VALUE self) {
 }
 
 /* Native.read_frames_without_gvl(whether). */
-static VALUE native_read_frames_without_gvl(VALUE self, VALUE whether) {
+VALUE native_read_frames_without_gvl(VALUE self, VALUE whether) {
     memscope_stack_reader_reads_without_gvl(RTEST(whether));
     return whether;
 }
 
 /* Native.jemalloc_profiling -> :on, :off, :not_built, :no_hook or :other. */
-static VALUE native_jemalloc_profiling(VALUE self) {
+VALUE native_jemalloc_profiling(VALUE self) {
     static const char *const names[] = {
         [MEMSCOPE_PROFILING_ON] = "on",
         [MEMSCOPE_PROFILING_OFF] = "off",
@@ -77,7 +77,7 @@ struct memscope_memory memscope_memory_now(void) {
  * (see profile_session), :running if a profile is running already, or else a Symbol for the reason why it could not
  * start. The previous profile stays readable until the new one is ready to start.
  */
-static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
+VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
     struct memscope_profile next = {.backend = backend == memscope_symbol("imports") ? MEMSCOPE_BACKEND_IMPORTS
                                                                                      : MEMSCOPE_BACKEND_JEMALLOC,
                                     .rate_log = NUM2UINT(rate_log)};
@@ -112,7 +112,7 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
  * Native.stop_profile -> Integer, the session number of the stopped profile, which malloc_profile takes, or nil if none
  * was running. The profile's samples stay readable.
  */
-static VALUE native_stop_profile(VALUE self) {
+VALUE native_stop_profile(VALUE self) {
     if (!memscope_profile.running)
         return Qnil;
     if (memscope_profile.backend == MEMSCOPE_BACKEND_IMPORTS)
@@ -126,28 +126,16 @@ static VALUE native_stop_profile(VALUE self) {
 }
 
 /* Native.profile_runs? */
-static VALUE native_profile_runs(VALUE self) {
+VALUE native_profile_runs(VALUE self) {
     return memscope_profile.running ? Qtrue : Qfalse;
 }
 
 /* Native.profile_session -> Integer, the session number of the profile that is running or can still be read, or 0. */
-static VALUE native_profile_session(VALUE self) {
+VALUE native_profile_session(VALUE self) {
     return UINT2NUM(memscope_profile.backend == MEMSCOPE_BACKEND_NONE ? 0 : memscope_session());
 }
 
 /* Native.next_generation -> the number of the generation that begins. */
-static VALUE native_next_generation(VALUE self) {
+VALUE native_next_generation(VALUE self) {
     return UINT2NUM(memscope_next_generation());
-}
-
-void Init_memscope_profile_control(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "prepare_profile", native_prepare_profile, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "learn_vm_entry_points", native_learn_vm_entry_points, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "read_frames_without_gvl", native_read_frames_without_gvl, 1);
-    rb_define_singleton_method(rb_mMemscopeNative, "jemalloc_profiling", native_jemalloc_profiling, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "start_profile", native_start_profile, 2);
-    rb_define_singleton_method(rb_mMemscopeNative, "stop_profile", native_stop_profile, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "profile_runs?", native_profile_runs, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "profile_session", native_profile_session, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "next_generation", native_next_generation, 0);
 }

@@ -306,11 +306,11 @@ static VALUE read_profile(VALUE argument) {
 }
 
 /*
- * Native.malloc_profile(which = nil) -> the running or last profile as a Hash, or the reason why it could not be read.
+ * Native.malloc_profile(which) -> the running or last profile as a Hash, or the reason why it could not be read.
  * nil if none was started, or if `which`, a session number, is not that of the last profile.
  */
-static VALUE native_malloc_profile(int count, VALUE *arguments, VALUE self) {
-    VALUE body = Qundef, which = rb_check_arity(count, 0, 1) == 1 ? arguments[0] : Qnil;
+VALUE native_malloc_profile(VALUE self, VALUE which) {
+    VALUE body = Qundef;
 
     while (body == Qundef) {
         struct scan scan = {.profile = memscope_profile, .session = memscope_session(), .wall_ns = memscope_now_ns()};
@@ -341,16 +341,11 @@ static VALUE measure_inflation(VALUE argument) {
  * Native.profile_inflation -> Integer, the bytes by which sampling itself raises stats.active now, or nil unless a
  * jemalloc profile is running and can be read. Costs as much as reading the profile.
  */
-static VALUE native_profile_inflation(VALUE self) {
+VALUE native_profile_inflation(VALUE self) {
     struct scan scan = {.status = MEMSCOPE_OK};
 
     if (!memscope_profile.running || memscope_profile.backend != MEMSCOPE_BACKEND_JEMALLOC ||
         memscope_scratch_open(&scan.scratch) != MEMSCOPE_OK)
         return Qnil;
     return rb_ensure(measure_inflation, (VALUE)&scan, close_scan, (VALUE)&scan);
-}
-
-void Init_memscope_profile_reading(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "malloc_profile", native_malloc_profile, -1);
-    rb_define_singleton_method(rb_mMemscopeNative, "profile_inflation", native_profile_inflation, 0);
 }

@@ -232,7 +232,7 @@ static VALUE close_heap(VALUE argument) {
  * Otherwise a walk that would hold the GVL for longer than budget_us runs in a forked child, if the fork holds the GVL
  * for less time.
  */
-static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE budget_us) {
+VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE budget_us) {
     unsigned subjects = MEMSCOPE_WALK_PINS | (RTEST(objects) ? MEMSCOPE_WALK_HELD : 0);
     struct heap_scan scan = {.call = {.bounded = !NIL_P(budget_us),
                                       .budget_ns = NIL_P(budget_us) ? 0 : NUM2ULL(budget_us) * 1000,
@@ -245,7 +245,7 @@ static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE bu
 }
 
 /* Native.gc_pause_ms -> Float, the predicted pause of GC.start. */
-static VALUE native_gc_pause_ms(VALUE self) {
+VALUE native_gc_pause_ms(VALUE self) {
     return DBL2NUM((double)memscope_gc_predicted_ns() / 1e6);
 }
 
@@ -260,6 +260,4 @@ void Init_memscope_ruby_heap(void) {
     symbol_old_objects = memscope_gc_symbol(stat, "old_objects");
     symbol_allocatable_pages = memscope_gc_symbol(stat, "heap_allocatable_pages"); /* gone in 3.4 */
     memscope_page_rule_learn();
-    rb_define_singleton_method(rb_mMemscopeNative, "ruby_heap", native_ruby_heap, 3);
-    rb_define_singleton_method(rb_mMemscopeNative, "gc_pause_ms", native_gc_pause_ms, 0);
 }

@@ -64,7 +64,7 @@ static VALUE read_inherited(VALUE argument) {
  * Native.inherited -> String, for Native.unshared: the anonymous pages that other processes map too, as address ranges,
  * or a reason, if the kernel hides which pages are shared.
  */
-static VALUE native_inherited(VALUE self) {
+VALUE native_inherited(VALUE self) {
     struct call call = {0};
 
     return rb_ensure(read_inherited, (VALUE)&call, close_scratches, (VALUE)&call);
@@ -96,13 +96,8 @@ static VALUE read_unshared(VALUE argument) {
 }
 
 /* Native.unshared(inherited) -> Integer: bytes of the inherited pages that only this process maps now, or a reason. */
-static VALUE native_unshared(VALUE self, VALUE inherited) {
+VALUE native_unshared(VALUE self, VALUE inherited) {
     struct call call = {.inherited = StringValue(inherited)};
 
     return rb_ensure(read_unshared, (VALUE)&call, close_scratches, (VALUE)&call);
-}
-
-void Init_memscope_sharing(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "inherited", native_inherited, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "unshared", native_unshared, 1);
 }

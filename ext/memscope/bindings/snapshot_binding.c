@@ -237,7 +237,7 @@ static VALUE cost_to_hash(const struct readings *readings, uint64_t wall_ns) {
 }
 
 /* Tier T1, or T2 with mallinfo2. */
-static VALUE native_snapshot(VALUE self, VALUE malloc) {
+VALUE native_snapshot(VALUE self, VALUE malloc) {
     struct readings readings;
     uint64_t start = memscope_now_ns();
     VALUE values[BODY_KEYS], pairs[2 * BODY_KEYS], body;
@@ -327,5 +327,4 @@ void Init_memscope_snapshot(void) {
     reason_not_glibc = memscope_reason("glibc_not_serving");
     reason_not_asked = memscope_reason("mallinfo_not_requested");
     reason_no_heaps = memscope_reason("gc_heaps_absent");
-    rb_define_singleton_method(rb_mMemscopeNative, "snapshot", native_snapshot, 1);
 }

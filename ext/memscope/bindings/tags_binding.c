@@ -27,7 +27,7 @@ static VALUE end_run(VALUE run) {
 }
 
 /* Native.tag(name) { … } -> the block's value. Only the first 64 bytes of the name matter. */
-static VALUE native_tag(VALUE self, VALUE name) {
+VALUE native_tag(VALUE self, VALUE name) {
     struct memscope_tag_run run = memscope_tag_begin(RSTRING_PTR(name), (size_t)RSTRING_LEN(name));
 
     return rb_ensure(yield_nothing, Qnil, end_run, (VALUE)&run);
@@ -199,7 +199,7 @@ static VALUE close_reading(VALUE argument) {
  * Native.tags -> counts by tag, as a Hash, with the samples of a running profile of objects. A reason if there is no
  * memory to read it.
  */
-static VALUE native_tags(VALUE self) {
+VALUE native_tags(VALUE self) {
     struct reading reading = {.begun_ns = memscope_now_ns()};
     enum memscope_status status;
 
@@ -215,12 +215,6 @@ static VALUE native_tags(VALUE self) {
 }
 
 /* Native.tags_begun? -> true if Memscope.tag was called in this process, or in a process from which it was forked. */
-static VALUE native_tags_begun(VALUE self) {
+VALUE native_tags_begun(VALUE self) {
     return memscope_tag_runs() ? Qtrue : Qfalse;
-}
-
-void Init_memscope_tags(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "tag", native_tag, 1);
-    rb_define_singleton_method(rb_mMemscopeNative, "tags", native_tags, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "tags_begun?", native_tags_begun, 0);
 }

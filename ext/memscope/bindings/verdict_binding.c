@@ -189,7 +189,7 @@ static void take_spacing(VALUE hash, unsigned *spacing) {
  * CLOCK_BOOTTIME. replayed: nil continues from this process's last verdict, a number judges from scratch each epoch of
  * so many seconds.
  */
-static VALUE native_judge(VALUE self, VALUE spacing, VALUE limit, VALUE working_set, VALUE now, VALUE replayed) {
+VALUE native_judge(VALUE self, VALUE spacing, VALUE limit, VALUE working_set, VALUE now, VALUE replayed) {
     struct memscope_verdict_memory fresh = {0}, *memory = NIL_P(replayed) ? memory_of_this_process() : &fresh;
     struct memscope_verdict verdict;
     struct memscope_history history = {0};
@@ -216,8 +216,4 @@ static VALUE native_judge(VALUE self, VALUE spacing, VALUE limit, VALUE working_
         memscope_hash_set(rb_hash_lookup(hash, memscope_symbol("reasons")), "verdict", memscope_status_reason(status));
     memscope_hash_set(hash, "cost", memscope_cost("T1", memscope_now_ns() - begun_ns, memscope_now_ns() - begun_ns, 0));
     return hash;
-}
-
-void Init_memscope_verdict(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "judge", native_judge, 5);
 }

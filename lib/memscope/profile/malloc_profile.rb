@@ -103,7 +103,7 @@ module Memscope
 
       # @return [Profile] the running profile, or else the last one
       # @raise [Unavailable] if no profile was started
-      def snapshot = read(Native.malloc_profile) || refuse_not_running
+      def snapshot = read(Native.malloc_profile(nil)) || refuse_not_running
 
       # Starts another generation: allocations from now on belong to it. A leak shows as old generations that stay live.
       #

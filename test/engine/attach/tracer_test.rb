@@ -71,7 +71,7 @@ class TracerTest < Minitest::Test
   # A reader that is interrupted leaves no copy behind.
   def test_the_copy_ends_with_its_reader
     running(RbConfig.ruby, "-e", "puts; $stdout.flush; sleep") do |pid|
-      socket = UNIXSocket.for_fd(Memscope.send(:const_get, :Native).open_copy(pid, Tracer::EXTENSION, 60_000, 60_000))
+      socket = open_copy(pid, 60_000, 60_000)
       socket.read(socket.read(16).unpack("LLQ").last)
       socket.write([8].pack("Q"), "loop { }")
       sleep 0.01 until children(pid).any? { |child| File.read("/proc/#{child}/stat")[/\) (\w)/, 1] == "R" }
@@ -83,7 +83,7 @@ class TracerTest < Minitest::Test
 
   def test_a_reader_that_receives_nothing_does_not_keep_the_copy
     running(RbConfig.ruby, "-e", "puts; $stdout.flush; sleep") do |pid|
-      socket = UNIXSocket.for_fd(Memscope.const_get(:Native).open_copy(pid, Tracer::EXTENSION, 1000, 500))
+      socket = open_copy(pid, 1000, 500)
       text = "'x' * 1_000_000"
       socket.write([text.bytesize].pack("Q"), text)
 
@@ -103,6 +103,12 @@ class TracerTest < Minitest::Test
   end
 
   def children(pid) = File.read("/proc/#{pid}/task/#{pid}/children").split
+
+  # A socket to the tracer of a copy.
+  def open_copy(pid, pause_limit_ms, deadline_ms)
+    native = Memscope.send(:const_get, :Native)
+    UNIXSocket.for_fd(native.open_copy(pid, Tracer::EXTENSION, pause_limit_ms, deadline_ms, false, 0, nil))
+  end
 
   # The system calls of the tracer that a program starts.
   def traced_calls(program)

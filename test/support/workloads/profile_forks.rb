@@ -24,7 +24,7 @@ hanging = 0
   hanging += 1 unless ends?(fork { Leaks.churn(200, :here) || exit!(0) })
   break if hanging.positive?
 end
-lost = Memscope.const_get(:Native).malloc_profile[:overhead][:lost_frees]
+lost = Memscope.const_get(:Native).malloc_profile(nil)[:overhead][:lost_frees]
 puts JSON.generate(hanging: hanging, lost_frees: lost)
 $stdout.flush
 exit!(0)

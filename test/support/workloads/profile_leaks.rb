@@ -142,7 +142,7 @@ module ProfileLeaks
     truth = yield
     churned = churn
     GC.start
-    body = NATIVE.malloc_profile
+    body = NATIVE.malloc_profile(nil)
     raise body if body.is_a?(String)
 
     { held: truth, found: found(body, truth[:line]), first: first(Memscope::Profile.capture(body)),
@@ -168,11 +168,11 @@ module ProfileLeaks
       Leaks.free(COUNT, :here)
       Leaks.leak(BLOCK, COUNT, :here)
       line = __LINE__ - 1
-      body = NATIVE.malloc_profile
+      body = NATIVE.malloc_profile(nil)
       { held: { line: line, bytes: BLOCK * COUNT, native: "leaks_take_block" }, found: found(body, line),
         first: first(Memscope::Profile.capture(body)), of_parent: found(body, before, blocks_at(body, before)) }
     end
-    { **answer, parent: found(NATIVE.malloc_profile, before) }
+    { **answer, parent: found(NATIVE.malloc_profile(nil), before) }
   ensure
     NATIVE.stop_profile
     Leaks.free(COUNT, :here)

@@ -23,7 +23,7 @@ module ProfileRuns
     Memscope::MallocProfile.start(rate: RATE, backend: ENV.fetch("BACKEND").to_sym)
     Leaks.leak(BLOCK, COUNT, :here)
     Leaks.churn(COUNT / 8, :here)
-    stacks = leaked(NATIVE.malloc_profile)
+    stacks = leaked(NATIVE.malloc_profile(nil))
     [stacks.sum { |stack| stack[:live_bytes] }, Math.sqrt(stacks.sum { |stack| stack[:error_bytes]**2 }),
      stacks.sum { |stack| stack[:samples] }]
   ensure
