@@ -28,10 +28,6 @@ VALUE memscope_name_value(const struct memscope_names *names, uint64_t number) {
     return length == 0 ? Qnil : rb_utf8_str_new(name, (long)length);
 }
 
-static VALUE symbol_of(struct memscope_text text) {
-    return text.start == NULL ? Qnil : ID2SYM(rb_intern2(text.start, (long)text.length));
-}
-
 static VALUE value_of(const struct memscope_member *member, const char *at, const struct memscope_names *names) {
     union {
         uint64_t number;
@@ -57,7 +53,7 @@ static VALUE value_of(const struct memscope_member *member, const char *at, cons
     case MEMSCOPE_MEMBER_TEXT:
         return memscope_text_value(value.text);
     case MEMSCOPE_MEMBER_SYMBOL:
-        return symbol_of(value.text);
+        return value.text.start == NULL ? Qnil : ID2SYM(rb_intern2(value.text.start, (long)value.text.length));
     }
     return Qnil;
 }
@@ -67,7 +63,9 @@ void memscope_set_members(VALUE hash, const struct memscope_record *record, cons
     for (size_t index = 0; index < record->count; index++) {
         const struct memscope_member *member = &record->members[index];
 
-        memscope_hash_set(hash, member->name, value_of(member, (const char *)values + member->offset, names));
+        if (record->keys[index] == 0)
+            record->keys[index] = memscope_symbol(member->name);
+        rb_hash_aset(hash, record->keys[index], value_of(member, (const char *)values + member->offset, names));
     }
 }
 

@@ -32,17 +32,7 @@ static const char *const jemalloc_names[] = {
 };
 #undef STAT
 static VALUE jemalloc_keys[MEMSCOPE_JEMALLOC_FIELD_COUNT];
-static VALUE slab_slack_key, in_use_key;
 static VALUE usual_reasons, usual_jemalloc_reason, usual_glibc_reason;
-static VALUE reason_not_jemalloc, reason_not_glibc, reason_not_asked, reason_no_heaps;
-
-/* The keys of the body and of its cost, in the order in which native_snapshot fills them. */
-#define BODY_KEYS 9L
-static const char *const body_names[] = {"rss_bytes", "virtual_bytes", "shared_bytes", "gc",  "gc_heaps",
-                                         "jemalloc",  "glibc",         "reasons",      "cost"};
-static VALUE body_keys[BODY_KEYS];
-static const char *const cost_names[] = {"tier", "wall_us", "gvl_us", "scratch_bytes"};
-static VALUE cost_keys[4], tier_t1, tier_t2;
 
 struct readings {
     bool wants_malloc;
@@ -83,26 +73,13 @@ static void read_all(struct readings *readings) {
     rb_gc_stat(gc_stat); /* last: each call of a method may switch to another thread, which takes a snapshot too */
 }
 
-/* A frozen Hash of `count` keys, allocated at its final size. In `pairs`, keys and values alternate. */
-static VALUE pairs_to_hash(const VALUE *pairs, size_t count) {
-    VALUE hash = rb_hash_new();
+static VALUE figures_to_hash(const struct readings *readings) {
+    const struct memscope_snapshot_figures figures = {.rss_bytes = readings->statm.resident_bytes,
+                                                      .virtual_bytes = readings->statm.size_bytes,
+                                                      .shared_bytes = readings->statm.shared_bytes};
 
-    rb_hash_bulk_insert((long)(2 * count), pairs, hash);
-    return rb_obj_freeze(hash);
-}
-
-static VALUE numbers_to_hash(const VALUE *keys, const size_t *numbers, size_t count) {
-    VALUE pairs[2 * HEAP_KEYS];
-
-    for (size_t index = 0; index < count; index++) {
-        pairs[2 * index] = keys[index];
-        pairs[2 * index + 1] = SIZET2NUM(numbers[index]);
-    }
-    return pairs_to_hash(pairs, count);
-}
-
-static VALUE statm_to_value(const struct readings *readings, uint64_t bytes) {
-    return readings->statm_status == MEMSCOPE_OK ? ULL2NUM(bytes) : Qnil;
+    return memscope_snapshot_figures_hash(readings->statm_status == MEMSCOPE_OK ? &figures
+                                                                                : &memscope_snapshot_figures_unknown);
 }
 
 static void set_statm_reasons(VALUE reasons, const struct readings *readings) {
@@ -115,8 +92,13 @@ static void set_statm_reasons(VALUE reasons, const struct readings *readings) {
 static VALUE heaps_to_hash(const struct readings *readings) {
     VALUE heaps = heap_count ? rb_hash_new() : Qnil;
 
-    for (size_t heap = 0; heap < heap_count; heap++)
-        rb_hash_aset(heaps, SIZET2NUM(heap), numbers_to_hash(heap_keys, readings->heaps[heap], heap_key_count));
+    for (size_t heap = 0; heap < heap_count; heap++) {
+        VALUE hash = rb_hash_new();
+
+        for (size_t key = 0; key < heap_key_count; key++)
+            rb_hash_aset(hash, heap_keys[key], SIZET2NUM(readings->heaps[heap][key]));
+        rb_hash_aset(heaps, SIZET2NUM(heap), rb_obj_freeze(hash));
+    }
     return rb_obj_freeze(heaps);
 }
 
@@ -141,19 +123,19 @@ static VALUE jemalloc_to_hash(const struct memscope_jemalloc_stats *stats) {
 #include "malloc/jemalloc_stats.def"
     };
 #undef STAT
-    VALUE pairs[2 * (MEMSCOPE_JEMALLOC_FIELD_COUNT + 2)];
-    VALUE *next = pairs;
+    VALUE pairs[2 * (MEMSCOPE_JEMALLOC_FIELD_COUNT + 2)], *next = pairs, hash = rb_hash_new();
     int64_t in_use = memscope_jemalloc_in_use(stats);
 
     for (size_t field = 0; field < MEMSCOPE_JEMALLOC_FIELD_COUNT; field++) {
         *next++ = jemalloc_keys[field];
         *next++ = memscope_jemalloc_has(stats, (enum memscope_jemalloc_field)field) ? ULL2NUM(values[field]) : Qnil;
     }
-    *next++ = slab_slack_key;
+    *next++ = memscope_symbol("slab_slack_bytes");
     *next++ = stats->has_slab_slack ? ULL2NUM(stats->slab_slack_bytes) : Qnil;
-    *next++ = in_use_key;
+    *next++ = memscope_symbol("in_use_bytes");
     *next++ = in_use >= 0 ? LL2NUM(in_use) : Qnil;
-    return pairs_to_hash(pairs, MEMSCOPE_JEMALLOC_FIELD_COUNT + 2);
+    rb_hash_bulk_insert(next - pairs, pairs, hash); /* at once: the Hash need not grow */
+    return rb_obj_freeze(hash);
 }
 
 static bool jemalloc_is_read(const struct readings *readings) {
@@ -165,7 +147,7 @@ static VALUE jemalloc_reason(const struct readings *readings) {
     if (jemalloc_is_read(readings))
         return jemalloc_gaps(&readings->jemalloc);
     if (!is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC))
-        return reason_not_jemalloc;
+        return memscope_reason("jemalloc_not_serving");
     if (memscope_jemalloc_unsupported_reason())
         return memscope_reason(memscope_jemalloc_unsupported_reason());
     return memscope_unread("mallctl", readings->jemalloc_status);
@@ -191,9 +173,9 @@ static bool glibc_is_read(const struct readings *readings) {
 /* Returns nil if nothing is missing. */
 static VALUE glibc_reason(const struct readings *readings) {
     if (!is_allocator(MEMSCOPE_ALLOCATOR_GLIBC))
-        return reason_not_glibc;
+        return memscope_reason("glibc_not_serving");
     if (!glibc_is_tried(readings))
-        return reason_not_asked;
+        return memscope_reason("mallinfo_not_requested");
     if (!glibc_is_read(readings))
         return memscope_reason("mallinfo_absent");
     return Qnil;
@@ -212,7 +194,7 @@ static VALUE reasons_to_hash(const struct readings *readings) {
     reasons = rb_hash_new();
     set_statm_reasons(reasons, readings);
     if (!heap_count)
-        memscope_hash_set(reasons, "gc_heaps", reason_no_heaps);
+        memscope_set_reason(reasons, "gc_heaps", "gc_heaps_absent");
     if (!NIL_P(jemalloc))
         memscope_hash_set(reasons, "jemalloc", jemalloc);
     if (!NIL_P(glibc))
@@ -228,39 +210,21 @@ static VALUE reasons_to_hash(const struct readings *readings) {
     return reasons;
 }
 
-static VALUE cost_to_hash(const struct readings *readings, uint64_t wall_ns) {
-    const VALUE pairs[] = {
-        cost_keys[0], readings->wants_malloc ? tier_t2 : tier_t1,           cost_keys[1], ULL2NUM(wall_ns / 1000),
-        cost_keys[2], ULL2NUM((wall_ns - readings->without_gvl_ns) / 1000), cost_keys[3], INT2FIX(0)};
-
-    return pairs_to_hash(pairs, 4);
-}
-
 /* Tier T1, or T2 with mallinfo2. */
 VALUE native_snapshot(VALUE self, VALUE malloc) {
-    struct readings readings;
+    struct readings readings = {.wants_malloc = RTEST(malloc)};
     uint64_t start = memscope_now_ns();
-    VALUE values[BODY_KEYS], pairs[2 * BODY_KEYS], body;
+    VALUE gc, body;
 
-    readings.wants_malloc = RTEST(malloc);
-    readings.without_gvl_ns = 0;
     read_all(&readings);
-    values[0] = statm_to_value(&readings, readings.statm.resident_bytes);
-    values[1] = statm_to_value(&readings, readings.statm.size_bytes);
-    values[2] = statm_to_value(&readings, readings.statm.shared_bytes);
-    values[3] = rb_obj_freeze(rb_hash_dup(gc_stat));
-    values[4] = heaps_to_hash(&readings);
-    values[5] = jemalloc_is_read(&readings) ? jemalloc_to_hash(&readings.jemalloc) : Qnil;
-    values[6] = glibc_is_read(&readings) ? glibc_to_hash(&readings.glibc) : Qnil;
-    values[7] = reasons_to_hash(&readings);
-    values[8] = cost_to_hash(&readings, memscope_now_ns() - start);
-    for (size_t index = 0; index < BODY_KEYS; index++) {
-        pairs[2 * index] = body_keys[index];
-        pairs[2 * index + 1] = values[index];
-    }
-    body = rb_hash_new();
-    rb_hash_bulk_insert(2 * BODY_KEYS, pairs, body);
-    return body;
+    gc = rb_obj_freeze(rb_hash_dup(gc_stat));
+    body = figures_to_hash(&readings);
+    memscope_hash_set(body, "gc", gc);
+    memscope_hash_set(body, "gc_heaps", heaps_to_hash(&readings));
+    memscope_hash_set(body, "jemalloc", jemalloc_is_read(&readings) ? jemalloc_to_hash(&readings.jemalloc) : Qnil);
+    memscope_hash_set(body, "glibc", glibc_is_read(&readings) ? glibc_to_hash(&readings.glibc) : Qnil);
+    return memscope_finish(body, reasons_to_hash(&readings), readings.wants_malloc ? "T2" : "T1", start,
+                           readings.without_gvl_ns, 0);
 }
 
 /* Stores the keys of the Hash entries whose values are Integers, at most `capacity`, and returns their number. */
@@ -306,25 +270,10 @@ static void define_jemalloc_counters(void) {
         if (kinds[field][0] == 'c')
             rb_ary_push(counters, jemalloc_keys[field]);
     }
-    slab_slack_key = memscope_symbol("slab_slack_bytes");
-    in_use_key = memscope_symbol("in_use_bytes");
     rb_define_const(rb_mMemscopeNative, "JEMALLOC_COUNTERS", rb_obj_freeze(counters));
-}
-
-static void learn_names(const char *const *names, VALUE *symbols, size_t count) {
-    for (size_t index = 0; index < count; index++)
-        symbols[index] = memscope_symbol(names[index]);
 }
 
 void Init_memscope_snapshot(void) {
     learn_gc();
     define_jemalloc_counters();
-    learn_names(body_names, body_keys, BODY_KEYS);
-    learn_names(cost_names, cost_keys, 4);
-    tier_t1 = memscope_symbol("T1");
-    tier_t2 = memscope_symbol("T2");
-    reason_not_jemalloc = memscope_reason("jemalloc_not_serving");
-    reason_not_glibc = memscope_reason("glibc_not_serving");
-    reason_not_asked = memscope_reason("mallinfo_not_requested");
-    reason_no_heaps = memscope_reason("gc_heaps_absent");
 }

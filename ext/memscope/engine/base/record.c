@@ -3,8 +3,9 @@
 #define MEMBER(record, name, kind) {#name, offsetof(struct memscope_##record, name), MEMSCOPE_MEMBER_##kind},
 #define RECORD(name)                                                                                                   \
     static const struct memscope_member name##_members[] = {MEMSCOPE_MEMBERS_##name(MEMBER)};                          \
+    static uintptr_t name##_keys[sizeof name##_members / sizeof *name##_members];                                      \
     const struct memscope_record memscope_##name##_record = {                                                          \
-        sizeof(struct memscope_##name), sizeof name##_members / sizeof *name##_members, name##_members};
+        sizeof(struct memscope_##name), sizeof name##_members / sizeof *name##_members, name##_members, name##_keys};
 MEMSCOPE_RECORDS(RECORD)
 #undef RECORD
 #undef MEMBER

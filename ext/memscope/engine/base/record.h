@@ -47,6 +47,7 @@ struct memscope_member {
 struct memscope_record {
     size_t size, count;
     const struct memscope_member *members;
+    uintptr_t *keys; /* by member, for the bindings, 0 at first */
 };
 
 #endif
