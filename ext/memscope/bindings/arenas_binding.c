@@ -203,10 +203,14 @@ static VALUE why_not_resident(const struct arenas_call *call) {
     return Qnil;
 }
 
-static void set_glibc_gaps(VALUE reasons, const struct memscope_glibc_arenas *arenas) {
+static void set_glibc_gaps(VALUE reasons, const struct arenas_call *call) {
+    VALUE why = why_not_resident(call);
+
     memscope_set_reason(reasons, "jemalloc", "jemalloc_not_serving");
-    if (arenas->merged.fast_bytes == MEMSCOPE_UNKNOWN)
+    if (call->glibc.merged.fast_bytes == MEMSCOPE_UNKNOWN)
         memscope_set_reason(reasons, "fast_bytes", "fastbins_absent");
+    if (!NIL_P(why))
+        memscope_hash_set(reasons, "resident_bytes", why);
 }
 
 static VALUE reasons_to_hash(const struct arenas_call *call) {
@@ -216,9 +220,7 @@ static VALUE reasons_to_hash(const struct arenas_call *call) {
     if (listed && call->allocator == MEMSCOPE_ALLOCATOR_JEMALLOC)
         set_jemalloc_gaps(reasons, &call->jemalloc);
     if (listed && call->allocator == MEMSCOPE_ALLOCATOR_GLIBC)
-        set_glibc_gaps(reasons, &call->glibc);
-    if (listed && call->allocator == MEMSCOPE_ALLOCATOR_GLIBC && !NIL_P(why_not_resident(call)))
-        memscope_hash_set(reasons, "resident_bytes", why_not_resident(call));
+        set_glibc_gaps(reasons, call);
     if (call->jemalloc_classes.large_by_pages)
         memscope_set_reason(reasons, "in_use_bytes", "large_classes_rounded");
     if (!NIL_P(absent))

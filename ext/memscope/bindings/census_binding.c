@@ -121,17 +121,14 @@ static VALUE read_census(VALUE argument) {
         scan->refusal = take(scan);
     hash = figures_hash(scan);
     set_rows(hash, scan);
-    memscope_hash_set(hash, "reasons", reasons_hash(scan));
-    memscope_hash_set(hash, "cost",
-                      memscope_heap_call_cost(
-                          &scan->call, "T3", scan->room.used + (scan->call.in_child ? scan->census.scratch_bytes : 0)));
-    return hash;
+    return memscope_heap_call_finish(&scan->call, hash, reasons_hash(scan), "T3",
+                                     scan->room.used + (scan->call.in_child ? scan->census.scratch_bytes : 0));
 }
 
 static VALUE close_census(VALUE argument) {
     struct census_scan *scan = (struct census_scan *)argument;
 
-    memscope_heap_call_end(&scan->call);
+    memscope_heap_call_end((VALUE)&scan->call);
     memscope_shared_room_close(&scan->room);
     return Qnil;
 }

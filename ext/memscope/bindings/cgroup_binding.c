@@ -33,10 +33,6 @@ struct answer {
     VALUE body, reasons;
 };
 
-static const char *version_phrase(const struct memscope_cgroup *cgroup) {
-    return cgroup->version == MEMSCOPE_CGROUP_V2 ? "cgroup v2" : "cgroup v1";
-}
-
 static VALUE group_absence(const struct answer *answer, enum memscope_status status) {
     bool unread = !*answer->cgroup->path && status != MEMSCOPE_NOT_FOUND && status != MEMSCOPE_OK;
 
@@ -52,7 +48,9 @@ static VALUE absence_of(const struct answer *answer, const struct memscope_cgrou
     if (figure->file)
         return memscope_unread(figure->file, figure->status);
     if (*answer->cgroup->directory)
-        return memscope_reason_of("figure_absent", rb_utf8_str_new_cstr(version_phrase(answer->cgroup)));
+        return memscope_reason_of(
+            "figure_absent",
+            rb_utf8_str_new_cstr(answer->cgroup->version == MEMSCOPE_CGROUP_V2 ? "cgroup v2" : "cgroup v1"));
     return group_absence(answer, figure->status);
 }
 

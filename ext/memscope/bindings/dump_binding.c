@@ -61,14 +61,7 @@ static VALUE dump(VALUE argument) {
         result->child_bytes = MEMSCOPE_UNKNOWN;
     hash = memscope_dump_figures_hash(&result->dump_figures);
     set_reason_without_ids(reasons, result->lacks_ids);
-    memscope_hash_set(hash, "reasons", reasons);
-    memscope_hash_set(hash, "cost", memscope_heap_call_cost(&dumping->call, "T3", 0));
-    return hash;
-}
-
-static VALUE end_dump(VALUE argument) {
-    memscope_heap_call_end(&((struct dumping *)argument)->call);
-    return Qnil;
+    return memscope_heap_call_finish(&dumping->call, hash, reasons, "T3", 0);
 }
 
 /*
@@ -84,7 +77,7 @@ VALUE native_dump(VALUE self, VALUE file, VALUE format, VALUE sizes, VALUE colle
                               .collect = RTEST(collect),
                               .deadline_ms = NUM2UINT(deadline_ms)};
 
-    return rb_ensure(dump, (VALUE)&dumping, end_dump, (VALUE)&dumping);
+    return rb_ensure(dump, (VALUE)&dumping, memscope_heap_call_end, (VALUE)&dumping.call);
 }
 
 /* ---- a file ---------------------------------------------------------------------------------------------------- */
@@ -170,7 +163,7 @@ static void write_all(struct conversion *conversion) {
 
 static VALUE convert(VALUE argument) {
     struct conversion *conversion = (struct conversion *)argument;
-    uint64_t start = memscope_now_ns(), wall_ns;
+    uint64_t start = memscope_now_ns(), without_gvl_ns;
     const struct memscope_heap_graph *graph = &conversion->file.reader.graph;
     struct memscope_dump_figures figures = memscope_dump_figures_unknown;
     VALUE hash, reasons = rb_hash_new();
@@ -182,16 +175,14 @@ static VALUE convert(VALUE argument) {
     rb_thread_check_ints();
     if (conversion->output.error != 0)
         return INT2FIX(conversion->output.error);
-    wall_ns = memscope_now_ns() - start;
+    without_gvl_ns = memscope_now_ns() - start;
     figures.objects = graph->object_count;
     figures.references = graph->first_edge[graph->slot_count];
     figures.bytes = conversion->output.written;
     hash = memscope_dump_figures_hash(&figures);
     memscope_dump_file_set_reasons(&conversion->file, reasons, "objects");
     set_reason_without_ids(reasons, conversion->file.reader.dump.ids == NULL);
-    memscope_hash_set(hash, "reasons", reasons);
-    memscope_hash_set(hash, "cost", memscope_cost("T3", wall_ns, 0, 0));
-    return hash;
+    return memscope_finish(hash, reasons, "T3", start, without_gvl_ns, 0);
 }
 
 static VALUE end_conversion(VALUE argument) {

@@ -136,13 +136,16 @@ VALUE memscope_heap_call_ask(struct memscope_heap_call *call, const struct memsc
 
 /* ---- after ----------------------------------------------------------------------------------------------------- */
 
-VALUE memscope_heap_call_cost(const struct memscope_heap_call *call, const char *tier, size_t scratch_bytes) {
-    uint64_t wall_ns = memscope_now_ns() - call->start_ns;
-
-    return memscope_cost(tier, wall_ns, wall_ns - call->without_gvl_ns, call->listing.scratch.used + scratch_bytes);
+VALUE memscope_heap_call_finish(const struct memscope_heap_call *call, VALUE reading, VALUE reasons, const char *tier,
+                                size_t scratch_bytes) {
+    return memscope_finish(reading, reasons, tier, call->start_ns, call->without_gvl_ns,
+                           call->listing.scratch.used + scratch_bytes);
 }
 
-void memscope_heap_call_end(struct memscope_heap_call *call) {
+VALUE memscope_heap_call_end(VALUE argument) {
+    struct memscope_heap_call *call = (struct memscope_heap_call *)argument;
+
     memscope_forked_child_end(&call->child);
     memscope_heap_listing_close(&call->listing);
+    return Qnil;
 }

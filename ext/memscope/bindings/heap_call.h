@@ -69,10 +69,11 @@ VALUE memscope_heap_call_ask(struct memscope_heap_call *call, const struct memsc
 VALUE memscope_heap_call_start(struct memscope_heap_call *call, const struct memscope_heap_errand *errand);
 VALUE memscope_heap_call_await(struct memscope_heap_call *call, const struct memscope_heap_errand *errand);
 
-/* The cost of the call so far, and `scratch_bytes` besides those of the listing. */
-VALUE memscope_heap_call_cost(const struct memscope_heap_call *call, const char *tier, size_t scratch_bytes);
+/* As memscope_finish. scratch_bytes: besides those of the listing. */
+VALUE memscope_heap_call_finish(const struct memscope_heap_call *call, VALUE reading, VALUE reasons, const char *tier,
+                                size_t scratch_bytes);
 
-/* Ends a child, and closes the listing: for rb_ensure. Idempotent. */
-void memscope_heap_call_end(struct memscope_heap_call *call);
+/* Ends a child, and closes the listing of a struct memscope_heap_call: for rb_ensure. Idempotent. Returns nil. */
+VALUE memscope_heap_call_end(VALUE call);
 
 #endif

@@ -330,17 +330,14 @@ static VALUE read_graph(VALUE argument) {
     scan->refusal = scan->of_file ? read_file(scan) : answer_of_process(scan);
     hash = totals_hash(scan);
     set_lists(hash, scan);
-    memscope_hash_set(hash, "reasons", reasons_hash(scan));
-    memscope_hash_set(
-        hash, "cost",
-        memscope_heap_call_cost(&scan->call, "T3", scan->room.used + (size_t)scan->answer.totals.child_bytes));
-    return hash;
+    return memscope_heap_call_finish(&scan->call, hash, reasons_hash(scan), "T3",
+                                     scan->room.used + (size_t)scan->answer.totals.child_bytes);
 }
 
 static VALUE close_graph(VALUE argument) {
     struct graph_scan *scan = (struct graph_scan *)argument;
 
-    memscope_heap_call_end(&scan->call);
+    memscope_heap_call_end((VALUE)&scan->call);
     memscope_shared_room_close(&scan->room);
     memscope_dump_sites_close(&scan->sites);
     memscope_dump_file_close(&scan->file);

@@ -20,10 +20,8 @@ struct growth_scan {
     struct memscope_shared_room room;
     struct memscope_heap_answer answer;
     enum memscope_status status;
-    VALUE refusal; /* the reason why there is no answer, or nil */
-    VALUE reasons;
+    VALUE refusal;    /* the reason why there is no answer, or nil */
     VALUE incomplete; /* an Array of dumps and their missing parts */
-    uint64_t start_ns;
 };
 
 /* ---- the dumps ------------------------------------------------------------------------------------------------- */
@@ -35,17 +33,11 @@ static void open_files(struct growth_scan *scan) {
     }
 }
 
-static void note_incomplete(struct growth_scan *scan, int index) {
-    VALUE reason = memscope_dump_file_reason(&scan->files[index]);
-
-    if (!NIL_P(reason))
-        rb_ary_push(scan->incomplete, memscope_reason_of("unread", rb_sprintf("dump %d", index + 1), reason));
-}
-
 /* Keeps the references of the last dump only. */
 static bool read_files(struct growth_scan *scan) {
     for (int index = 0; index < scan->count; index++) {
         struct memscope_dump_file *file = &scan->files[index];
+        VALUE reason;
 
         memscope_dump_file_read(file);
         if (file->status != MEMSCOPE_OK) {
@@ -53,7 +45,9 @@ static bool read_files(struct growth_scan *scan) {
                 memscope_reason_of("one_dump_unread", INT2FIX(index + 1), memscope_status_reason(file->status));
             return false;
         }
-        note_incomplete(scan, index);
+        reason = memscope_dump_file_reason(file);
+        if (!NIL_P(reason))
+            rb_ary_push(scan->incomplete, memscope_reason_of("unread", rb_sprintf("dump %d", index + 1), reason));
         if (index < scan->count - 1)
             memscope_objspace_graph_drop_edges(&file->reader);
     }
@@ -88,12 +82,9 @@ static VALUE class_hash(const struct growth_scan *scan, uint32_t name) {
 
 static VALUE site_hash(const struct growth_scan *scan, uint32_t name) {
     const struct memscope_growth_row *row = &scan->growth.sites[name];
-    VALUE hash = rb_hash_new();
+    const struct memscope_site_row site = {.name = name, .count = row->new_count, .bytes = row->new_bytes};
 
-    memscope_hash_set(hash, "name", memscope_name_value(&scan->growth.last->graph.names, name));
-    memscope_hash_set(hash, "count", ULL2NUM(row->new_count));
-    memscope_hash_set(hash, "bytes", ULL2NUM(row->new_bytes));
-    return hash;
+    return memscope_site_row_named_hash(&site, &scan->growth.last->graph.names);
 }
 
 /* The rows with the largest new bytes or growth. Name 0 stands for objects whose site is not stated. */
@@ -124,26 +115,27 @@ static VALUE paths_array(const struct growth_scan *scan) {
     return list;
 }
 
-static void set_reasons(struct growth_scan *scan) {
+static VALUE reasons_hash(const struct growth_scan *scan) {
     const struct memscope_dump_file *last = &scan->files[scan->count - 1];
+    VALUE reasons = rb_hash_new();
 
     if (!NIL_P(scan->refusal)) {
-        memscope_hash_set(scan->reasons, "new_count", scan->refusal);
-        return;
+        memscope_hash_set(reasons, "new_count", scan->refusal);
+        return reasons;
     }
     if (RARRAY_LEN(scan->incomplete) > 0)
-        memscope_hash_set(scan->reasons, "new_count", scan->incomplete);
+        memscope_hash_set(reasons, "new_count", scan->incomplete);
     if (scan->answer.saturated_count > 0)
-        memscope_set_reason_of(scan->reasons, "bytes", "objects_saturated", ULL2NUM(scan->answer.saturated_count));
+        memscope_set_reason_of(reasons, "bytes", "objects_saturated", ULL2NUM(scan->answer.saturated_count));
     /* Objects that an incomplete first dump lacks look new, so no figure is a lower bound. */
     if (!scan->growth.knows_generations && NIL_P(memscope_dump_file_reason(&scan->files[0])))
-        memscope_set_reason(scan->reasons, "new_bytes", "objects_by_address");
+        memscope_set_reason(reasons, "new_bytes", "objects_by_address");
     else if (scan->growth.untraced_count > 0)
-        memscope_set_reason_of(scan->reasons, "new_bytes", "objects_untraced", ULL2NUM(scan->growth.untraced_count));
+        memscope_set_reason_of(reasons, "new_bytes", "objects_untraced", ULL2NUM(scan->growth.untraced_count));
     if (!scan->growth.knows_sites)
-        memscope_set_reason(scan->reasons, "sites", "dump_without_sites");
-    memscope_set_reason(scan->reasons, "paths",
-                        last->reader.named_count > 0 ? "dump_with_some_names" : "dump_without_names");
+        memscope_set_reason(reasons, "sites", "dump_without_sites");
+    memscope_set_reason(reasons, "paths", last->reader.named_count > 0 ? "dump_with_some_names" : "dump_without_names");
+    return reasons;
 }
 
 static VALUE growth_hash(struct growth_scan *scan) {
@@ -166,10 +158,9 @@ static VALUE growth_hash(struct growth_scan *scan) {
 
 static VALUE read_growth(VALUE argument) {
     struct growth_scan *scan = (struct growth_scan *)argument;
-    uint64_t gvl_ns = 0, wall_ns;
+    uint64_t start_ns = memscope_now_ns(), without_gvl_ns;
     VALUE hash;
 
-    scan->start_ns = memscope_now_ns();
     open_files(scan);
     if (read_files(scan)) {
         memscope_without_gvl(compare, scan);
@@ -179,14 +170,9 @@ static VALUE read_growth(VALUE argument) {
         else if (scan->status != MEMSCOPE_OK)
             scan->refusal = memscope_reason_of("dump_unread", memscope_status_reason(scan->status));
     }
-    gvl_ns = memscope_now_ns();
+    without_gvl_ns = memscope_now_ns() - start_ns;
     hash = growth_hash(scan);
-    set_reasons(scan);
-    memscope_hash_set(hash, "reasons", scan->reasons);
-    wall_ns = memscope_now_ns() - scan->start_ns;
-    gvl_ns = memscope_now_ns() - gvl_ns;
-    memscope_hash_set(hash, "cost", memscope_cost("T3", wall_ns, gvl_ns, scan->room.used));
-    return hash;
+    return memscope_finish(hash, reasons_hash(scan), "T3", start_ns, without_gvl_ns, scan->room.used);
 }
 
 static VALUE close_growth(VALUE argument) {
@@ -206,14 +192,12 @@ VALUE native_heap_growth(VALUE self, VALUE files, VALUE top) {
                                .count = (int)count,
                                .question = {.top = NUM2UINT(top)},
                                .refusal = Qnil,
-                               .reasons = rb_hash_new(),
                                .incomplete = rb_ary_new()};
     VALUE result;
 
     if (count < MIN_DUMPS || count > MAX_DUMPS)
         rb_raise(rb_eArgError, "Native.heap_growth: files: given %ld, allowed: %d to %d", count, MIN_DUMPS, MAX_DUMPS);
     result = rb_ensure(read_growth, (VALUE)&scan, close_growth, (VALUE)&scan);
-    RB_GC_GUARD(scan.reasons);
     RB_GC_GUARD(scan.incomplete);
     RB_GC_GUARD(files);
     return result;

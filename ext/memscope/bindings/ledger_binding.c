@@ -28,10 +28,6 @@ bool memscope_ledger_scan(void *argument) {
     return ledger->shared_status == MEMSCOPE_SHARED || ledger->trim_shared_status == MEMSCOPE_SHARED;
 }
 
-static void scan_once(void *argument) {
-    memscope_ledger_scan(argument);
-}
-
 static bool walks(const struct memscope_ledger_call *call) {
     return call->objects && !call->walked_before && !call->other_ractors;
 }
@@ -43,7 +39,7 @@ static void walk_objects(struct memscope_ledger_call *call) {
     call->held = walk.held;
 }
 
-void memscope_ledger_ask(struct memscope_ledger_call *call, bool jit) {
+static void ask(struct memscope_ledger_call *call, bool jit) {
     memscope_ruby_layout(&call->listing, jit, &call->layout);
     memscope_images_read(&call->listing.scratch, &call->images);
     call->request.malloc = memscope_ledger_malloc_kind();
@@ -51,8 +47,20 @@ void memscope_ledger_ask(struct memscope_ledger_call *call, bool jit) {
     call->request.images = &call->images;
 }
 
-static void perform(struct memscope_ledger_call *call) {
-    uint64_t start = memscope_now_ns();
+struct scan {
+    bool (*scan)(void *argument);
+    void *argument;
+};
+
+static void scan_once(void *argument) {
+    const struct scan *scan = argument;
+
+    scan->scan(scan->argument);
+}
+
+void memscope_ledger_perform(struct memscope_ledger_call *call, bool (*scan)(void *argument), void *argument,
+                             bool alone) {
+    uint64_t start = memscope_now_ns(), without_gvl_ns = 0;
     bool jit = memscope_jit_is_on();
 
     call->other_ractors = memscope_other_ractors();
@@ -61,17 +69,15 @@ static void perform(struct memscope_ledger_call *call) {
     memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_COUNTED);
     if (walks(call) && call->listing.refusal == NULL)
         walk_objects(call);
-    memscope_ledger_ask(call, jit);
-    call->gvl_ns = memscope_now_ns() - start;
+    ask(call, jit);
     if (call->strict)
-        scan_once(call);
-    else if (call->request.shared || call->request.deep)
-        memscope_without_children(memscope_ledger_scan, call);
+        scan(argument);
+    else if (alone)
+        without_gvl_ns = memscope_without_children(scan, argument);
     else
-        memscope_without_gvl(scan_once, call);
+        without_gvl_ns = memscope_without_gvl(scan_once, &(struct scan){scan, argument});
     call->wall_ns = memscope_now_ns() - start;
-    if (call->strict)
-        call->gvl_ns = call->wall_ns;
+    call->gvl_ns = call->wall_ns - without_gvl_ns;
 }
 
 static struct memscope_text source_text(enum memscope_residency_source source) {
@@ -85,8 +91,12 @@ static struct memscope_text source_text(enum memscope_residency_source source) {
     return memscope_text_of(names[source]);
 }
 
-static VALUE cost_hash(const struct memscope_ledger_call *call) {
-    return memscope_cost("T2", call->wall_ns, call->gvl_ns, call->ledger.scratch_bytes + call->listing.scratch.used);
+static VALUE finish(VALUE hash, const struct memscope_ledger_call *call) {
+    size_t scratch_bytes = call->ledger.scratch_bytes + call->listing.scratch.used;
+
+    memscope_hash_set(hash, "reasons", memscope_ledger_reasons(call));
+    memscope_hash_set(hash, "cost", memscope_cost("T2", call->wall_ns, call->gvl_ns, scratch_bytes));
+    return hash;
 }
 
 VALUE memscope_ledger_body(const struct memscope_ledger_call *call) {
@@ -107,10 +117,8 @@ VALUE memscope_ledger_body(const struct memscope_ledger_call *call) {
     if (call->held.known)
         figures.held_by_objects_bytes = call->held.bytes;
     hash = memscope_ledger_figures_hash(&figures);
-    memscope_hash_set(hash, "rows", read ? memscope_ledger_rows(call) : rb_ary_new());
-    memscope_hash_set(hash, "reasons", memscope_ledger_reasons(call));
-    memscope_hash_set(hash, "cost", cost_hash(call));
-    return hash;
+    memscope_hash_set(hash, "rows", read ? memscope_ledger_rows(call, MEMSCOPE_ROW_top) : rb_ary_new());
+    return finish(hash, call);
 }
 
 static VALUE mappings_body(const struct memscope_ledger_call *call) {
@@ -122,23 +130,14 @@ static VALUE mappings_body(const struct memscope_ledger_call *call) {
     VALUE hash = memscope_mappings_figures_hash(&figures);
 
     memscope_hash_set(hash, "mappings", read ? memscope_ledger_mappings(&call->ledger) : rb_ary_new());
-    memscope_hash_set(hash, "reasons", memscope_ledger_reasons(call));
-    memscope_hash_set(hash, "cost", cost_hash(call));
-    return hash;
-}
-
-static VALUE read_mappings(VALUE argument) {
-    struct memscope_ledger_call *call = (struct memscope_ledger_call *)argument;
-
-    perform(call);
-    return mappings_body(call);
+    return finish(hash, call);
 }
 
 static VALUE read_ledger(VALUE argument) {
     struct memscope_ledger_call *call = (struct memscope_ledger_call *)argument;
 
-    perform(call);
-    return memscope_ledger_body(call);
+    memscope_ledger_perform(call, memscope_ledger_scan, call, call->request.shared || call->request.deep);
+    return call->body(call);
 }
 
 static VALUE close_ledger(VALUE argument) {
@@ -159,15 +158,16 @@ VALUE native_ledger(VALUE self, VALUE deep, VALUE shared, VALUE objects, VALUE s
     struct memscope_ledger_call call = {.strict = RTEST(strict),
                                         .objects = RTEST(objects),
                                         .walked_before = SYMBOL_P(objects),
-                                        .request = {.deep = RTEST(deep), .shared = RTEST(shared)}};
+                                        .request = {.deep = RTEST(deep), .shared = RTEST(shared)},
+                                        .body = memscope_ledger_body};
 
     return rb_ensure(read_ledger, (VALUE)&call, close_ledger, (VALUE)&call);
 }
 
 VALUE native_mappings(VALUE self) {
-    struct memscope_ledger_call call = {.strict = false};
+    struct memscope_ledger_call call = {.body = mappings_body};
 
-    return rb_ensure(read_mappings, (VALUE)&call, close_ledger, (VALUE)&call);
+    return rb_ensure(read_ledger, (VALUE)&call, close_ledger, (VALUE)&call);
 }
 
 /* For readings in the background: where listing the heap's pages would finish a GC in progress, waits for its end. */

@@ -27,13 +27,11 @@ struct memscope_ledger_call {
     struct memscope_ledger ledger;
     enum memscope_status status;
     uint64_t wall_ns, gvl_ns;
+    VALUE (*body)(const struct memscope_ledger_call *call); /* what the call returns */
 };
 
 /* The allocator whose regions a ledger looks for, OTHER unless it is proved to serve malloc. */
 enum memscope_ledger_malloc memscope_ledger_malloc_kind(void);
-
-/* Completes *call's request once its pages are listed. jit: memscope_jit_is_on, called before. */
-void memscope_ledger_ask(struct memscope_ledger_call *call, bool jit);
 
 /*
  * Reads the ledger of `call`, a struct memscope_ledger_call, replacing an earlier one. Returns true if a child of
@@ -41,11 +39,18 @@ void memscope_ledger_ask(struct memscope_ledger_call *call, bool jit);
  */
 bool memscope_ledger_scan(void *call);
 
+/*
+ * Lists the pages, completes *call's request, and calls `scan`, which calls memscope_ledger_scan: without the GVL
+ * unless strict and, if `alone`, as memscope_without_children does.
+ */
+void memscope_ledger_perform(struct memscope_ledger_call *call, bool (*scan)(void *argument), void *argument,
+                             bool alone);
+
 /* The body of a Ledger, without its allocator. */
 VALUE memscope_ledger_body(const struct memscope_ledger_call *call);
 
-/* The rows of a Ledger, in the form of Ledger#to_h. */
-VALUE memscope_ledger_rows(const struct memscope_ledger_call *call);
+/* The rows of a Ledger below `parent`, in the form of Ledger#to_h. */
+VALUE memscope_ledger_rows(const struct memscope_ledger_call *call, enum memscope_row parent);
 
 /* The mappings of a Mappings, in the form of Mappings#to_h. */
 VALUE memscope_ledger_mappings(const struct memscope_ledger *ledger);

@@ -157,8 +157,6 @@ static VALUE row_label(enum memscope_row row) {
     return constant_text(label);
 }
 
-static VALUE row_list(const struct memscope_ledger_call *call, enum memscope_row parent);
-
 static VALUE row_hash(const struct memscope_ledger_call *call, enum memscope_row row) {
     VALUE hash = rb_hash_new();
 
@@ -175,11 +173,11 @@ static VALUE row_hash(const struct memscope_ledger_call *call, enum memscope_row
     }
     memscope_hash_set(hash, "detail", row_detail(call, row));
     memscope_hash_set(hash, "check", row_check(&call->ledger, row));
-    memscope_hash_set(hash, "children", row_list(call, row));
+    memscope_hash_set(hash, "children", memscope_ledger_rows(call, row));
     return hash;
 }
 
-static VALUE row_list(const struct memscope_ledger_call *call, enum memscope_row parent) {
+VALUE memscope_ledger_rows(const struct memscope_ledger_call *call, enum memscope_row parent) {
     VALUE list = rb_ary_new();
 
     for (int row = 0; row < MEMSCOPE_ROW_COUNT; row++)
@@ -187,10 +185,6 @@ static VALUE row_list(const struct memscope_ledger_call *call, enum memscope_row
             memscope_ledger_row_applies(&call->ledger, (enum memscope_row)row))
             rb_ary_push(list, row_hash(call, (enum memscope_row)row));
     return list;
-}
-
-VALUE memscope_ledger_rows(const struct memscope_ledger_call *call) {
-    return row_list(call, MEMSCOPE_ROW_top);
 }
 
 /* "malloc/main_heap": the ids from the top row down. */

@@ -161,17 +161,15 @@ static void tune(void *argument) {
         tuning->arenas[index] = tune_arena(tuning, index);
 }
 
-static bool is_in_use(const struct memscope_decay_times *times) {
-    return times->dirty_decay_ms != MEMSCOPE_UNKNOWN_SIGNED || times->muzzy_decay_ms != MEMSCOPE_UNKNOWN_SIGNED;
-}
-
 static VALUE arenas_to_array(const struct tuning *tuning, VALUE reasons) {
     VALUE list = rb_ary_new();
     unsigned unused = 0;
 
     for (unsigned index = 0; index < tuning->count; index++) {
-        if (is_in_use(&tuning->arenas[index]))
-            rb_ary_push(list, memscope_decay_times_hash(&tuning->arenas[index]));
+        const struct memscope_decay_times *times = &tuning->arenas[index];
+
+        if (times->dirty_decay_ms != MEMSCOPE_UNKNOWN_SIGNED || times->muzzy_decay_ms != MEMSCOPE_UNKNOWN_SIGNED)
+            rb_ary_push(list, memscope_decay_times_hash(times));
         else
             unused++;
     }

@@ -101,13 +101,6 @@ static bool collect_undisturbed(void) {
 
 /* ---- malloc ------------------------------------------------------------------------------------------------------ */
 
-static enum memscope_status find_thread_bytes(bool by_imports, struct memscope_thread_bytes *bytes) {
-    if (!by_imports)
-        return memscope_thread_bytes_find(bytes);
-    *bytes = memscope_import_counter_bytes();
-    return MEMSCOPE_OK;
-}
-
 /* Counts malloc by the allocator's own counters, or by the imports if the allocator has none, or if by_imports. */
 static void count_malloc(struct measurement *measurement, bool by_imports) {
     if (!by_imports)
@@ -122,10 +115,13 @@ static void count_malloc(struct measurement *measurement, bool by_imports) {
 }
 
 static bool has_migrated(const struct measurement *measurement) {
-    struct memscope_thread_bytes now;
+    struct memscope_thread_bytes now = {0};
 
-    return find_thread_bytes(measurement->by_imports, &now) != MEMSCOPE_OK ||
-           now.allocated != measurement->thread_bytes.allocated;
+    if (measurement->by_imports)
+        now = memscope_import_counter_bytes();
+    else if (memscope_thread_bytes_find(&now) != MEMSCOPE_OK)
+        return true;
+    return now.allocated != measurement->thread_bytes.allocated;
 }
 
 /* ---- the block --------------------------------------------------------------------------------------------------- */

@@ -72,20 +72,8 @@ static bool read_ledger(void *argument) {
 }
 
 static void read_malloc(struct blocks_call *call) {
-    struct memscope_ledger_call *ledger = &call->ledger;
-    uint64_t start = memscope_now_ns(), without_gvl_ns = 0;
-    bool jit = memscope_jit_is_on();
-
-    ledger->other_ractors = memscope_other_ractors();
-    memscope_heap_list(&ledger->listing, MEMSCOPE_SLOTS_COUNTED);
-    memscope_ledger_ask(ledger, jit);
-    if (ledger->strict)
-        read_ledger(call);
-    else
-        without_gvl_ns = memscope_without_children(read_ledger, call);
-    ledger->wall_ns = memscope_now_ns() - start;
-    ledger->gvl_ns = ledger->wall_ns - without_gvl_ns;
-    call->heap.without_gvl_ns += without_gvl_ns;
+    memscope_ledger_perform(&call->ledger, read_ledger, call, true);
+    call->heap.without_gvl_ns += call->ledger.wall_ns - call->ledger.gvl_ns;
 }
 
 static void close_malloc(struct blocks_call *call) {
@@ -222,7 +210,6 @@ static VALUE read_blocks(VALUE argument) {
     else
         why = call->status == MEMSCOPE_UNSUPPORTED ? memscope_reason("blocks_unlisted")
                                                    : memscope_status_reason(call->status);
-    memscope_hash_set(hash, "cost", memscope_heap_call_cost(&call->heap, "T3", call->ledger.ledger.scratch_bytes));
     if (NIL_P(call->planted))
         set_whole(hash, call, NIL_P(why));
     if (NIL_P(why))
@@ -230,14 +217,13 @@ static VALUE read_blocks(VALUE argument) {
     else
         memscope_hash_set(reasons, "all", why);
     memscope_hash_set(hash, "finished_gc", call->heap.finished_gc ? Qtrue : Qfalse);
-    memscope_hash_set(hash, "reasons", reasons);
-    return hash;
+    return memscope_heap_call_finish(&call->heap, hash, reasons, "T3", call->ledger.ledger.scratch_bytes);
 }
 
 static VALUE close_blocks(VALUE argument) {
     struct blocks_call *call = (struct blocks_call *)argument;
 
-    memscope_heap_call_end(&call->heap);
+    memscope_heap_call_end((VALUE)&call->heap);
     memscope_marking_close(&call->marking);
     memscope_scratch_close(&call->marks);
     close_malloc(call);

@@ -383,20 +383,17 @@ static VALUE close_scan(VALUE argument) {
     return Qnil;
 }
 
-static VALUE read_ended(bool stop) {
-    VALUE reading = ended;
-
-    if (stop)
-        ended = Qnil;
-    return reading;
-}
-
 /* Returns the last reading of a profile that another Ractor has ended. */
 static VALUE read_profile(struct scan scan) {
+    VALUE last;
+
     scan.begun_ns = memscope_now_ns();
     memscope_object_profile_settle();
-    if (!memscope_object_sampler_runs())
-        return read_ended(scan.stop);
+    if (!memscope_object_sampler_runs()) {
+        last = ended;
+        ended = scan.stop ? Qnil : ended;
+        return last;
+    }
     if (memscope_scratch_open(&scan.scratch) != MEMSCOPE_OK)
         return memscope_status_reason(MEMSCOPE_NO_MEMORY);
     scan.state = memscope_object_sampler_state();

@@ -144,7 +144,7 @@ struct scan {
     struct memscope_jemalloc_inflation inflation; /* 0 if jemalloc does not sample */
     enum memscope_status status;
     struct memscope_memory memory; /* now, or when the profile stopped */
-    uint64_t wall_ns, gvl_ns;
+    uint64_t start_ns;
     size_t table_bytes;
 };
 
@@ -253,7 +253,7 @@ static VALUE body_of(VALUE argument) {
     const struct memscope_profile *read = &scan->profile;
     struct memscope_profile_figures figures = memscope_profile_figures_unknown;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
-    uint64_t start = memscope_now_ns();
+    uint64_t without_gvl_ns = memscope_now_ns() - scan->start_ns;
 
     memscope_stack_reader_settle();
     figures.backend = memscope_text_of(read->backend == MEMSCOPE_BACKEND_IMPORTS ? "imports" : "jemalloc");
@@ -264,11 +264,7 @@ static VALUE body_of(VALUE argument) {
     set_stacks(body, &figures, reasons, scan);
     memscope_set_members(body, &memscope_profile_figures_record, &figures, NULL);
     memscope_hash_set(body, "overhead", overhead(scan));
-    memscope_hash_set(body, "reasons", reasons);
-    scan->gvl_ns += memscope_now_ns() - start;
-    memscope_hash_set(body, "cost",
-                      memscope_cost("T2", memscope_now_ns() - scan->wall_ns, scan->gvl_ns, scan->scratch.used));
-    return body;
+    return memscope_finish(body, reasons, "T2", scan->start_ns, without_gvl_ns, scan->scratch.used);
 }
 
 static VALUE close_scan(VALUE argument) {
@@ -313,7 +309,7 @@ VALUE native_malloc_profile(VALUE self, VALUE which) {
     VALUE body = Qundef;
 
     while (body == Qundef) {
-        struct scan scan = {.profile = memscope_profile, .session = memscope_session(), .wall_ns = memscope_now_ns()};
+        struct scan scan = {.profile = memscope_profile, .session = memscope_session(), .start_ns = memscope_now_ns()};
 
         if (memscope_profile.backend == MEMSCOPE_BACKEND_NONE || (!NIL_P(which) && NUM2UINT(which) != scan.session))
             return Qnil;

@@ -195,7 +195,6 @@ static VALUE heap_body(const struct heap_scan *scan, VALUE gc_state) {
     hash = memscope_heap_figures_hash(&figures);
     set_heap(hash, scan);
     memscope_hash_set(hash, "gc_state", rb_sym2str(gc_state));
-    memscope_hash_set(hash, "reasons", reasons_hash(scan));
     return hash;
 }
 
@@ -204,27 +203,19 @@ VALUE memscope_heap_body(const struct memscope_heap_call *call, const struct mem
     VALUE hash = heap_body(&scan, rb_gc_latest_gc_info(memscope_symbol("state")));
 
     memscope_slot_rate_learn(&ns_of_1000_slots[MEMSCOPE_WALK_PINS], call->listing.slots, walk->spent_ns);
+    memscope_hash_set(hash, "reasons", reasons_hash(&scan));
     memscope_hash_set(hash, "cost", memscope_cost("T2", scan.walk.spent_ns, 0, scan.walk.scratch_bytes));
     return hash;
 }
 
 static VALUE read_heap(VALUE argument) {
     struct heap_scan *scan = (struct heap_scan *)argument;
-    VALUE hash, gc_state = rb_gc_latest_gc_info(memscope_symbol("state"));
+    VALUE gc_state = rb_gc_latest_gc_info(memscope_symbol("state"));
 
     memscope_heap_call_begin(&scan->call);
     walk(scan);
-    hash = heap_body(scan, gc_state);
-    memscope_hash_set(hash, "cost",
-                      memscope_heap_call_cost(&scan->call, "T2", scan->call.in_child ? scan->walk.scratch_bytes : 0));
-    return hash;
-}
-
-static VALUE close_heap(VALUE argument) {
-    struct heap_scan *scan = (struct heap_scan *)argument;
-
-    memscope_heap_call_end(&scan->call);
-    return Qnil;
+    return memscope_heap_call_finish(&scan->call, heap_body(scan, gc_state), reasons_hash(scan), "T2",
+                                     scan->call.in_child ? scan->walk.scratch_bytes : 0);
 }
 
 /*
@@ -241,7 +232,7 @@ VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE budget_us
                              .subjects = subjects,
                              .left_out = Qnil};
 
-    return rb_ensure(read_heap, (VALUE)&scan, close_heap, (VALUE)&scan);
+    return rb_ensure(read_heap, (VALUE)&scan, memscope_heap_call_end, (VALUE)&scan.call);
 }
 
 /* Native.gc_pause_ms -> Float, the predicted pause of GC.start. */

@@ -80,27 +80,17 @@ static VALUE reasons_to_hash(const struct memscope_history *history) {
     return hash;
 }
 
-/* The rows that have grown or shrunk since all of them were known, most growth first. */
+/* The rows that have grown or shrunk since all of them were known. */
 static void set_growth(VALUE hash) {
+    const struct memscope_rings *rings = memscope_rings_of_this_process();
     int64_t bytes[MEMSCOPE_HISTORY_ROWS];
-    bool done[MEMSCOPE_HISTORY_ROWS] = {false};
     uint64_t since;
     VALUE growth = rb_hash_new();
 
-    if (memscope_rings_of_this_process() == NULL ||
-        !memscope_history_growth(memscope_rings_of_this_process(), bytes, &since))
+    if (rings == NULL || !memscope_history_growth(rings, bytes, &since))
         return;
-    for (int turn = 0; turn < MEMSCOPE_HISTORY_ROWS; turn++) {
-        int most = 0;
-
-        while (done[most])
-            most++;
-        for (int row = most + 1; row < MEMSCOPE_HISTORY_ROWS; row++)
-            if (!done[row] && bytes[row] > bytes[most])
-                most = row;
-        done[most] = true;
-        memscope_hash_set(growth, memscope_history_names[MEMSCOPE_HISTORY_FIRST_ROW + most], LL2NUM(bytes[most]));
-    }
+    for (int row = 0; row < MEMSCOPE_HISTORY_ROWS; row++)
+        memscope_hash_set(growth, memscope_history_names[MEMSCOPE_HISTORY_FIRST_ROW + row], LL2NUM(bytes[row]));
     memscope_hash_set(hash, "growth", growth);
     memscope_hash_set(hash, "growth_since", time_or_nil((double)since));
 }
@@ -158,7 +148,6 @@ static VALUE verdict_to_hash(const struct memscope_history *history, double now,
         hash, "since",
         time_or_nil(verdict->kind == MEMSCOPE_VERDICT_STEP ? verdict->step_seconds : verdict->since_seconds));
     memscope_hash_set(hash, "evidence", evidence_to_hash(history, verdict, memory));
-    memscope_hash_set(hash, "reasons", reasons_to_hash(history));
     set_growth(hash);
     return hash;
 }
@@ -175,11 +164,6 @@ static enum memscope_status judge(const struct memscope_history *history, double
     for (; status == MEMSCOPE_OK && trend.count <= count; trend.count++)
         status = memscope_verdict_judge(&trend, memory, verdict);
     return status;
-}
-
-static void take_spacing(VALUE hash, unsigned *spacing) {
-    for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
-        spacing[series] = (unsigned)memscope_hash_get_size(hash, memscope_history_names[series]);
 }
 
 /*
@@ -199,9 +183,10 @@ VALUE native_judge(VALUE self, VALUE spacing, VALUE limit, VALUE working_set, VA
     double seconds = NIL_P(replayed) ? 0 : NUM2DBL(replayed);
     uint64_t begun_ns = memscope_now_ns();
     enum memscope_status status;
-    VALUE hash;
+    VALUE reasons;
 
-    take_spacing(spacing, apart);
+    for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
+        apart[series] = (unsigned)memscope_hash_get_size(spacing, memscope_history_names[series]);
     memscope_verdict_judge(&history.trend, &(struct memscope_verdict_memory){0}, &verdict); /* of nothing */
     status = memscope_scratch_open(&scratch);
     if (status == MEMSCOPE_OK)
@@ -211,9 +196,8 @@ VALUE native_judge(VALUE self, VALUE spacing, VALUE limit, VALUE working_set, VA
     if (status == MEMSCOPE_OK)
         status = judge(&history, seconds, memory, &verdict);
     memscope_scratch_close(&scratch);
-    hash = verdict_to_hash(&history, moment, &verdict, memory);
+    reasons = reasons_to_hash(&history);
     if (status != MEMSCOPE_OK)
-        memscope_hash_set(rb_hash_lookup(hash, memscope_symbol("reasons")), "verdict", memscope_status_reason(status));
-    memscope_hash_set(hash, "cost", memscope_cost("T1", memscope_now_ns() - begun_ns, memscope_now_ns() - begun_ns, 0));
-    return hash;
+        memscope_hash_set(reasons, "verdict", memscope_status_reason(status));
+    return memscope_finish(verdict_to_hash(&history, moment, &verdict, memory), reasons, "T1", begun_ns, 0, 0);
 }

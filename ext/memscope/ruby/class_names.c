@@ -175,16 +175,13 @@ static uint32_t add(struct memscope_class_names *class_names, const char *text, 
     return memscope_names_add(class_names->names, text, length);
 }
 
-static uint32_t look_up_module(struct memscope_class_names *class_names, VALUE module) {
-    char text[MEMSCOPE_CLASS_TEXT];
-
-    return add(class_names, text, write_module(text, module));
-}
-
 uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE module) {
     const struct memscope_known_name *known = place_of(class_names, module);
+    char text[MEMSCOPE_CLASS_TEXT];
 
-    return known->key == module ? known->number : remember(class_names, module, look_up_module(class_names, module));
+    if (known->key == module)
+        return known->number;
+    return remember(class_names, module, add(class_names, text, write_module(text, module)));
 }
 
 uint32_t memscope_name_of_type(struct memscope_class_names *class_names, int type, int kind) {

@@ -82,7 +82,9 @@ module Memscope
       def of(sampler, replayed: REPLAYED, cgroup: Cgroup.read, envelope: nil)
         room = { limit_bytes: cgroup&.limit_bytes, working_set_bytes: cgroup&.working_set_bytes }
         body = Native.judge(sampler.spacings, *room.values.map(&:to_i), sampler.now, replayed)
-        body = { **body, evidence: { **body[:evidence], **room }.compact, reasons: reasons(body, sampler.reasons) }
+        growth = body[:growth]&.sort_by&.with_index { |(_row, bytes), index| [-bytes, index] }&.to_h
+        body = { **body, growth: growth, evidence: { **body[:evidence], **room }.compact,
+                         reasons: reasons(body, sampler.reasons) }
         capture({ **body, remedy: remedy(body, envelope ? envelope[:pid] : Process.pid) }, envelope)
       end
 

@@ -49,17 +49,13 @@ void memscope_object_owners_stop(void) {
     memscope_event_hook_remove(on_gc);
 }
 
-/* The header of a heap page is a block of malloc. */
-static void give_header(const struct memscope_heap_page *page) {
-    memscope_owner_give((uintptr_t)memscope_header_of_page(page->start), MEMSCOPE_OWNER_RUBY);
-}
-
 void memscope_object_owners_sum(const struct memscope_heap_listing *listing, struct memscope_owned_objects *owned) {
     for (size_t index = 0; index < listing->count; index++) {
         const struct memscope_heap_page *page = &listing->pages[index];
         uintptr_t slot = page->start + page->slots_offset;
 
-        give_header(page);
+        /* A block of malloc. */
+        memscope_owner_give((uintptr_t)memscope_header_of_page(page->start), MEMSCOPE_OWNER_RUBY);
         for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes) {
             struct memscope_owned_objects *owner;
 

@@ -2,6 +2,7 @@
 
 #include "base/scratch.h"
 #include "ruby/class_names.h"
+#include "ruby/heap/page_index.h"
 #include "ruby/sample/frame_texts.h"
 
 #include <ruby/debug.h>
@@ -83,12 +84,6 @@ void memscope_object_records_find_texts(struct memscope_object_samples *samples)
         rb_set_errinfo(Qnil);
 }
 
-static bool is_complete(VALUE object) {
-    int type = RB_BUILTIN_TYPE(object);
-
-    return type != RUBY_T_NONE && type != RUBY_T_MOVED && type != RUBY_T_ZOMBIE;
-}
-
 static void settle(struct memscope_object_sample *sample, const struct record *record,
                    struct memscope_object_samples *samples) {
     char text[MEMSCOPE_CLASS_TEXT];
@@ -97,8 +92,8 @@ static void settle(struct memscope_object_sample *sample, const struct record *r
     sample->stack = record->depth > 0 ? MEMSCOPE_NO_ROOM : record->stack;
     memscope_call_retain(&samples->calls, sample->stack);
     sample->pending = 0;
-    sample->class_name = (uint16_t)memscope_text_add(&samples->texts, text,
-                                                     is_complete(object) ? memscope_write_class_of(text, object) : 0);
+    sample->class_name = (uint16_t)memscope_text_add(
+        &samples->texts, text, memscope_is_object(object) ? memscope_write_class_of(text, object) : 0);
     if (record->thread[0] != '\0')
         sample->thread = (uint16_t)memscope_text_add(&samples->texts, record->thread,
                                                      strnlen(record->thread, sizeof record->thread));
