@@ -75,7 +75,7 @@ static bool run_forward(struct memscope_private_copy *copy, struct memscope_refu
     if (!postpone_marker(copy, refusal) || !wake(copy, refusal))
         return false;
     memscope_registers_interrupt_call(&registers);
-    if (!memscope_registers_write(copy->pid, &registers))
+    if (!memscope_leave_system_call(copy->pid) || !memscope_registers_write(copy->pid, &registers))
         return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
     if (!memscope_private_copy_run(copy, &registers, refusal))
         return false;

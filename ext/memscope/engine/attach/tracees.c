@@ -287,15 +287,16 @@ static bool put_signals(pid_t thread, uint64_t blocked) {
     return memscope_trace(PTRACE_SETSIGMASK, thread, sizeof blocked, (uintptr_t)&blocked);
 }
 
-/*
- * Back to PTRACE_EVENT_STOP. The signals are put back first: until the registers are, the thread would heal itself.
- */
-static void settle(const struct memscope_tracee *tracee, uint64_t blocked) {
+bool memscope_leave_system_call(pid_t thread) {
     int status = 0;
 
-    if (!memscope_trace(PTRACE_INTERRUPT, tracee->id, 0, 0) || !memscope_trace(PTRACE_CONT, tracee->id, 0, 0) ||
-        memscope_trace_wait(tracee->id, &status, memscope_trace_now() + RELEASE_NS) != tracee->id ||
-        !WIFSTOPPED(status))
+    return memscope_trace(PTRACE_INTERRUPT, thread, 0, 0) && memscope_trace(PTRACE_CONT, thread, 0, 0) &&
+           memscope_trace_wait(thread, &status, memscope_trace_now() + RELEASE_NS) == thread && WIFSTOPPED(status);
+}
+
+/* The signals are put back first: until the registers are, the thread would heal itself. */
+static void settle(const struct memscope_tracee *tracee, uint64_t blocked) {
+    if (!memscope_leave_system_call(tracee->id))
         return;
     put_signals(tracee->id, blocked);
     memscope_registers_write(tracee->id, &tracee->registers);

@@ -58,6 +58,12 @@ bool memscope_tracee_function(const struct memscope_tracee *tracee, const struct
                               uint64_t function, const uint64_t arguments[3]);
 
 /*
+ * From the exit of a system call to PTRACE_EVENT_STOP. At a system call, arm64 discards what is written to x7
+ * (report_syscall in arch/arm64/kernel/ptrace.c).
+ */
+bool memscope_leave_system_call(pid_t thread);
+
+/*
  * After an injected call, in the thread or in its copy: puts back the registers that the call has lost, from the
  * healing frame.
  */
