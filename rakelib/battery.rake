@@ -20,23 +20,26 @@ def built_for_other_rubies
   end
 end
 
+# All of the files' tests, with an environment that makes them long.
+def run_battery(files, environment) = run_tests(files, { "MEMSCOPE_IN_FULL" => "1", **environment })
+
 # The long forms of tests, which measure, repeat, or install what they compare with.
 namespace :battery do
   desc "Ask for GRAPHS=1000 heap graphs in a row, and find the holders of all leaks under both allocators"
   task heap: ["compile", "compile:test"] do
     files = FileList["test/heap/heap_graph_test.rb", "test/acceptance/heap_{graph,hostile}_test.rb",
                      "test/ruby/*/*references_test.rb"]
-    run_tests files, "GRAPHS" => ENV.fetch("GRAPHS", "1000"), "ALLOCATORS" => "glibc jemalloc"
+    run_battery files, "GRAPHS" => ENV.fetch("GRAPHS", "1000"), "ALLOCATORS" => "glibc jemalloc"
   end
 
   desc "Measure what each gem of a Rails application costs, five times, beside derailed_benchmarks"
   task requires: ["compile", "compile:test"] do
-    run_tests ["test/acceptance/requires_rails_test.rb"], "MEMSCOPE_REQUIRES_BATTERY" => "1"
+    run_battery ["test/acceptance/requires_rails_test.rb"], "MEMSCOPE_REQUIRES_BATTERY" => "1"
   end
 
   desc "Find the lines and the holders of all leaks of objects, by `memscope leaks --objects`"
   task object_leaks: ["compile", "compile:test"] do
-    run_tests ["test/acceptance/object_leaks_test.rb"], "MEMSCOPE_ALL_LEAKS" => "1"
+    run_battery ["test/acceptance/object_leaks_test.rb"], "MEMSCOPE_ALL_LEAKS" => "1"
   end
 
   desc "Check that blocks which leave nothing behind never fail in ROUNDS=1000 rounds under each allocator, and that " \
@@ -45,43 +48,43 @@ namespace :battery do
     sqlite3 = RUBY_VERSION < "3.2" ? "sqlite3:1.7.3" : "sqlite3" # the last version with a binary for Ruby 3.1
     gems = ["rspec", "simplecov", "activerecord:7.2.4", sqlite3]
     directory = install_gems(ENV.fetch("GEMS", "tmp/assertion_gems"), *gems)
-    run_tests FileList["test/check/*_test.rb",
-                       "test/acceptance/assertions_test.rb"],
-              "MEMSCOPE_GROWTH_ROUNDS" => ENV.fetch("ROUNDS", "1000"), "MEMSCOPE_ASSERTION_GEMS" => directory
+    run_battery FileList["test/check/*_test.rb",
+                         "test/acceptance/assertions_test.rb"],
+                "MEMSCOPE_GROWTH_ROUNDS" => ENV.fetch("ROUNDS", "1000"), "MEMSCOPE_ASSERTION_GEMS" => directory
   end
 
   desc "Let DEATHS=1000 processes die, each with a black box, a tenth of them at a memory limit, as root"
   task deaths: ["compile", "compile:test"] do
-    run_tests ["test/acceptance/deaths_test.rb"], "DEATHS" => ENV.fetch("DEATHS", "1000")
+    run_battery ["test/acceptance/deaths_test.rb"], "DEATHS" => ENV.fetch("DEATHS", "1000")
   end
 
   desc "Compare profiles of objects with the truth in SEEDS=200 processes: how often they are within their errors"
   task object_truth: ["compile", "compile:test"] do
-    run_tests ["test/acceptance/object_truth_test.rb"], "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "200")
+    run_battery ["test/acceptance/object_truth_test.rb"], "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "200")
   end
 
   desc "Let one of five endpoints keep objects under 16 threads, SEEDS=60 times: whether it is found, within its error"
   task tags: ["compile", "compile:test"] do
-    run_tests ["test/acceptance/tags_truth_test.rb"],
-              "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "60"), "REQUESTS" => ENV.fetch("REQUESTS", "12000")
+    run_battery ["test/acceptance/tags_truth_test.rb"],
+                "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "60"), "REQUESTS" => ENV.fetch("REQUESTS", "12000")
   end
 
   desc "Check that forked children of HEAPS=512,2048 MiB still share after they were read, on an idle machine"
   task fork: ["compile", "compile:test"] do
-    run_tests ["test/acceptance/copy_on_write_test.rb"], "MEMSCOPE_HEAPS" => ENV.fetch("HEAPS", "512,2048")
+    run_battery ["test/acceptance/copy_on_write_test.rb"], "MEMSCOPE_HEAPS" => ENV.fetch("HEAPS", "512,2048")
   end
 
   desc "Let the policy restart RESTARTS=20 workers of Puma 5, 6, 7 and 8 under load; installs them into GEMS=tmp/pumas"
   task policy_puma: ["compile", "compile:test"] do
     pumas = %w[5.6.9 6.6.1 7.2.1 8.0.2].map { |version| "puma:#{version}" }
     directory = install_gems(ENV.fetch("GEMS", "tmp/pumas"), *pumas)
-    run_tests ["test/acceptance/policy_puma_test.rb"], "MEMSCOPE_PUMA_GEMS" => directory,
-                                                       "MEMSCOPE_POLICY_RESTARTS" => ENV.fetch("RESTARTS", "20")
+    run_battery ["test/acceptance/policy_puma_test.rb"], "MEMSCOPE_PUMA_GEMS" => directory,
+                                                         "MEMSCOPE_POLICY_RESTARTS" => ENV.fetch("RESTARTS", "20")
   end
 
   desc "Let the policy restart Sidekiq RESTARTS=10 times while it works, and count its jobs"
   task policy_sidekiq: ["compile", "compile:test"] do
-    run_tests ["test/acceptance/policy_sidekiq_test.rb"], "MEMSCOPE_POLICY_RESTARTS" => ENV.fetch("RESTARTS", "10")
+    run_battery ["test/acceptance/policy_sidekiq_test.rb"], "MEMSCOPE_POLICY_RESTARTS" => ENV.fetch("RESTARTS", "10")
   end
 
   desc "Check that transactions in SQLite and PostgreSQL, Unicorn's master and gRPC go on beside forked children; " \
@@ -90,7 +93,7 @@ namespace :battery do
     # Later versions of grpc have no binary for Ruby 3.1, and take many minutes to compile.
     gems = ["sqlite3", "pg", "rack", "unicorn", RUBY_VERSION < "3.2" ? "grpc:1.71.0" : "grpc"]
     directory = install_gems(ENV.fetch("GEMS", "tmp/host_gems"), *gems)
-    run_tests ["test/acceptance/hosts_test.rb"], "MEMSCOPE_HOST_GEMS" => directory
+    run_battery ["test/acceptance/hosts_test.rb"], "MEMSCOPE_HOST_GEMS" => directory
   end
 
   desc "Check that heapy, heap-profiler, sheap, memlab and VS Code's parser read dumps; installs them into " \
@@ -101,24 +104,24 @@ namespace :battery do
     # memlab depends on a browser that only its other parts need.
     sh({ "PUPPETEER_SKIP_DOWNLOAD" => "1" }, "npm", "install", "--silent", "--prefix", tools, "@vscode/v8-heap-parser",
        "@memlab/heap-analysis")
-    run_tests ["test/acceptance/dump_test.rb"], "MEMSCOPE_DUMP_TOOLS" => tools
+    run_battery ["test/acceptance/dump_test.rb"], "MEMSCOPE_DUMP_TOOLS" => tools
   end
 
   desc "Check that no process whose Ractors allocate beside profiles and measurements dies or hangs, RUNS=50 times " \
        "each, for SECONDS=4; and show how the same Ractors fare without memscope. With this Ruby, and with those of " \
        "MEMSCOPE_MATRIX_RUBIES"
   task ractors: ["compile", "compile:test"] do
-    run_tests ["test/acceptance/ractors_test.rb"], "RUNS" => ENV.fetch("RUNS", "50"),
-                                                   "MEMSCOPE_RACTOR_SECONDS" => ENV.fetch("SECONDS", "4"),
-                                                   "MEMSCOPE_RACTOR_RUBIES" => built_for_other_rubies.join(":")
+    run_battery ["test/acceptance/ractors_test.rb"], "RUNS" => ENV.fetch("RUNS", "50"),
+                                                     "MEMSCOPE_RACTOR_SECONDS" => ENV.fetch("SECONDS", "4"),
+                                                     "MEMSCOPE_RACTOR_RUBIES" => built_for_other_rubies.join(":")
   end
 
   desc "Copy processes that have not loaded memscope, and make them evaluate texts, in all states, VISITS=5 times " \
        "each: with this Ruby, with those of MEMSCOPE_MATRIX_RUBIES, and under both allocators"
   task attach_states: ["compile", "compile:test"] do
-    run_tests FileList["test/engine/attach/{private_copy,postponed_text}_test.rb"],
-              "VISITS" => ENV.fetch("VISITS", "5"), "ALLOCATORS" => "glibc jemalloc",
-              "MEMSCOPE_TRACED_RUBIES" => built_for_other_rubies.join(":")
+    run_battery FileList["test/engine/attach/{private_copy,postponed_text}_test.rb"],
+                "VISITS" => ENV.fetch("VISITS", "5"), "ALLOCATORS" => "glibc jemalloc",
+                "MEMSCOPE_TRACED_RUBIES" => built_for_other_rubies.join(":")
   end
 
   desc "Take COPIES=6000 copies of processes full of threads, children and signals, have them evaluate TEXTS=3000 " \
@@ -127,39 +130,39 @@ namespace :battery do
   task attach: ["compile", "compile:test"] do
     numbers = { "COPIES" => "6000", "TEXTS" => "3000", "LISTENERS" => "60", "KILLS" => "1000", "PAUSES" => "300",
                 "SERVED" => "400" }
-    run_tests FileList["test/engine/attach/trace*_test.rb", "test/acceptance/attach_{storms,pause,servers}_test.rb"],
-              "MEMSCOPE_TRACED_RUBIES" => built_for_other_rubies.join(":"), "ALLOCATORS" => "glibc jemalloc",
-              "MEMSCOPE_IN_FULL" => "1", **numbers.to_h { |name, number| ["MEMSCOPE_#{name}", ENV.fetch(name, number)] }
+    run_battery FileList["test/engine/attach/trace*_test.rb", "test/acceptance/attach_{storms,pause,servers}_test.rb"],
+                "MEMSCOPE_TRACED_RUBIES" => built_for_other_rubies.join(":"), "ALLOCATORS" => "glibc jemalloc",
+                **numbers.to_h { |name, number| ["MEMSCOPE_#{name}", ENV.fetch(name, number)] }
   end
 
   desc "Check that profiles keep none of METHODS=100000 methods, anonymous classes and objects alive"
   task methods: ["compile", "compile:test"] do
-    run_tests ["test/acceptance/kept_alive_test.rb"], "METHODS" => ENV.fetch("METHODS", "100000")
+    run_battery ["test/acceptance/kept_alive_test.rb"], "METHODS" => ENV.fetch("METHODS", "100000")
   end
 
   desc "Judge SEEDS=200 traces of memory with known truth by each generator, at every epoch of HOURS=168, and living " \
        "processes under both allocators"
   task verdict: ["compile", "compile:test"] do
-    run_tests ["test/engine/trend/verdict_battery_test.rb", "test/acceptance/verdict_test.rb"],
-              "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "200"), "MEMSCOPE_HOURS" => ENV.fetch("HOURS", "168"),
-              "ALLOCATORS" => "glibc jemalloc"
+    run_battery ["test/engine/trend/verdict_battery_test.rb", "test/acceptance/verdict_test.rb"],
+                "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "200"), "MEMSCOPE_HOURS" => ENV.fetch("HOURS", "168"),
+                "ALLOCATORS" => "glibc jemalloc"
   end
 
   desc "Let a policy and other rules restart simulated workers: SEEDS=1-3,1001-1008 of each kind, STEPS=100000 of 5 s"
   task policy: :compile do
-    run_tests ["test/judge/policy/battery_test.rb"],
-              "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "1-3,1001-1008"),
-              "MEMSCOPE_STEPS" => ENV.fetch("STEPS", "100000")
+    run_battery ["test/judge/policy/battery_test.rb"],
+                "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "1-3,1001-1008"),
+                "MEMSCOPE_STEPS" => ENV.fetch("STEPS", "100000")
   end
 
   desc "Check what the doctor says of three faults in a Puma cluster that has run for MINUTES=3"
   task faults: ["compile", "compile:test"] do
-    run_tests ["test/acceptance/faults_test.rb"], "MEMSCOPE_FAULT_MINUTES" => ENV.fetch("MINUTES", "3")
+    run_battery ["test/acceptance/faults_test.rb"], "MEMSCOPE_FAULT_MINUTES" => ENV.fetch("MINUTES", "3")
   end
 
   desc "Ask everything of Puma clusters under load, with both profiles, for MINUTES=30"
   task endurance: ["compile", "compile:test"] do
     seconds = 60 * Float(ENV.fetch("MINUTES", "30"))
-    run_tests ["test/acceptance/endurance_test.rb"], "MEMSCOPE_ENDURANCE_SECONDS" => seconds.to_s
+    run_battery ["test/acceptance/endurance_test.rb"], "MEMSCOPE_ENDURANCE_SECONDS" => seconds.to_s
   end
 end

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "support/suites"
 require_relative "test_helper"
 
 # Tests are where one expects them: test/<path>_test.rb (or .c) is about <path>.rb or the room <path>/ in lib/memscope,
@@ -40,12 +39,6 @@ class TreeTest < MemscopeTest
 
   def test_the_exceptions_are_there
     assert_empty(EXCEPTIONS.keys.reject { |name| File.exist?(rooted("test/#{name}_test.rb")) })
-  end
-
-  def test_each_test_that_bin_test_leaves_out_runs_in_full
-    marked = Suites::ALL.select { |path| File.read(rooted(path)).match?(/\bonly_in_full\b|, in_full: |"MEMSCOPE_IN_FULL"/) }
-
-    assert_equal marked - ["test/tree_test.rb"], Suites::IN_FULL
   end
 
   private

@@ -20,7 +20,7 @@ class AttachTest < MemscopeTest
     sleep
   RUBY
 
-  both_allocators "the retainer of objects on another thread's stack" do |preload|
+  both_allocators "the retainer of objects on another thread's stack", in_full: [:jemalloc] do |preload|
     %w[idle busy].each do |state|
       running(state, preload: preload) do |pid|
         text = ask("heap", "--pid", pid, "--paths-to", "Order")
@@ -108,6 +108,8 @@ class AttachTest < MemscopeTest
     loop do
       ran = run_memscope(*arguments.map(&:to_s))
       break unless ran.err.include?("was copied a moment ago")
+
+      sleep 0.1
     end
 
     assert_includes exits, ran.status, ran.err

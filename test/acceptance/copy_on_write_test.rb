@@ -148,7 +148,7 @@ class CopyOnWriteTest < MemscopeTest
   end
 
   HEAPS.each do |mebibytes|
-    both_allocators "readings in a child of #{mebibytes} MiB" do |preload|
+    both_allocators "readings in a child of #{mebibytes} MiB", in_full: [:jemalloc] do |preload|
       skip_under_sanitizer
       children = child_json(<<~RUBY, preload: preload, timeout: 600)
         #{CHILDREN}
@@ -166,7 +166,7 @@ class CopyOnWriteTest < MemscopeTest
       assert_shared children, mebibytes
     end
 
-    both_allocators "surfaces in a child of #{mebibytes} MiB" do |preload|
+    both_allocators "surfaces in a child of #{mebibytes} MiB", in_full: [:jemalloc] do |preload|
       skip_under_sanitizer
       children = child_json(<<~RUBY, preload: preload, bundler: true, timeout: 600)
         #{CHILDREN}
@@ -242,7 +242,7 @@ class CopyOnWriteTest < MemscopeTest
   end
 
   # Such a child may open neither /proc/self/mem nor /proc/self/pagemap.
-  both_allocators "a child that gave up root" do |preload|
+  both_allocators "a child that gave up root", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     skip "only root can become someone else" unless Process.uid.zero?
     children = child_json(<<~RUBY, preload: preload)

@@ -119,7 +119,7 @@ class DeathsTest < MemscopeTest
     end
   end
 
-  both_allocators("a_process_that_is_killed_at_its_limit") do |preload|
+  both_allocators("a_process_that_is_killed_at_its_limit", in_full: [:jemalloc]) do |preload|
     skip_without_groups
     File.write(termination_log, "")
 

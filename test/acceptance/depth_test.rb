@@ -155,7 +155,7 @@ class DepthTest < MemscopeTest
     assert_in_delta leaked, after - before, leaked * 0.02
   end
 
-  both_allocators "shared and private after a fork" do |preload|
+  both_allocators "shared and private after a fork", in_full: [:jemalloc] do |preload|
     shares = child_json(<<~RUBY, preload: preload)
       require "json"
       heap = Array.new(200) { "x" * #{MIB} }

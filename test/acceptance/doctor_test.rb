@@ -313,7 +313,7 @@ class DoctorHealthyTest < DoctorAcceptanceTest
   SIZES.each do |mebibytes|
     in_full = mebibytes > 64 ? ChildProcess::ALLOCATORS.keys : []
 
-    both_allocators "a cache of Ruby objects of #{mebibytes}", in_full: in_full do |preload|
+    both_allocators "a cache of Ruby objects of #{mebibytes}", in_full: in_full | [:jemalloc] do |preload|
       skip_under_sanitizer
 
       assert_healthy patient(<<~RUBY, preload: preload)

@@ -62,7 +62,7 @@ class FaultsTest < MemscopeTest
     diagnose(pid, "--gc", "--since", path)
   end
 
-  def test_a_healthy_worker
+  only_in_full def test_a_healthy_worker
     with_server do
       pid = visit("/pid", 20)
 

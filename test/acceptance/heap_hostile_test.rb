@@ -168,7 +168,7 @@ class HeapHostileTest < MemscopeTest
 
   # ---- a child that ends early ----
 
-  both_allocators "a child that is killed, one too slow, and one that nobody waits for" do |preload|
+  both_allocators "a child that is killed, a slow one, and one that nobody waits for", in_full: [:jemalloc] do |preload|
     answer = ask(<<~RUBY, preload: preload)
       require "timeout"
       before = files
@@ -374,7 +374,7 @@ class HeapHostileTest < MemscopeTest
   end
 
   # A response after which the connection is closed, a pipe to a command, and a lock end when the host lets go of them.
-  both_allocators "what the host closes ends while the child is held" do |preload|
+  both_allocators "what the host closes ends while the child is held", in_full: [:jemalloc] do |preload|
     answer = ask(<<~RUBY, preload: preload)
       require "socket"
       require "tempfile"
@@ -407,7 +407,7 @@ class HeapHostileTest < MemscopeTest
 
   # ---- many ----
 
-  both_allocators "many in a row leak nothing" do |preload|
+  both_allocators "many in a row leak nothing", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     answer = ask(<<~RUBY, preload: preload, timeout: 60 + GRAPHS)
       def left

@@ -33,7 +33,7 @@ class ObjectGrowthTest < MemscopeTest
     super
   end
 
-  both_allocators "two_commands_lead_to_the_constant" do |preload|
+  both_allocators "two_commands_lead_to_the_constant", in_full: [:jemalloc] do |preload|
     Dir.mktmpdir do |directory|
       RailsServer.run(directory, APPLICATION, preload) do |server|
         assert_equal "1000", server.get("/listings?from=0&to=1000")

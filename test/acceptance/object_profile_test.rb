@@ -554,8 +554,9 @@ class ObjectProfileTest < MemscopeTest
     assert_operator overhead["cpu_share"], :<, 1.5 * overhead["nanoseconds"].fdiv(answer["used"])
   end
 
-  # A window can begin only at a garbage collection, and each one here comes just before `first` runs.
-  def test_what_is_allocated_long_after_a_garbage_collection
+  # A window can begin only at a garbage collection, and each one here comes just before `first` runs. In bin/test,
+  # object_groups_test.c asks this of the estimates.
+  only_in_full def test_what_is_allocated_long_after_a_garbage_collection
     methods = child(<<~RUBY)
       def first(number) = "first \#{number}"
       def second(number) = "second \#{number}"
@@ -626,13 +627,13 @@ class ObjectProfileTest < MemscopeTest
       before, after, later, reasons = child(<<~RUBY)
         def hold(name, count) = $held[name] = Array.new(count) { |number| "\#{name} \#{number}" }
         PROFILE.start(budget: #{budget})
-        hold(:early, 200_000)
+        hold(:early, 50_000)
         full_gc
         before = PROFILE.snapshot
         other = #{RACTOR}
         after = PROFILE.snapshot
-        other.send(1_000_000)
-        hold(:late, 100_000)
+        other.send(200_000)
+        hold(:late, 50_000)
         $held.clear
         full_gc
         other.send(nil)
@@ -641,10 +642,10 @@ class ObjectProfileTest < MemscopeTest
         puts JSON.generate([before, after, later].map { |profile| by(profile, :class)["String"] } + [after.reasons.to_h])
       RUBY
 
-      assert_estimate 200_000, before, "before" if budget == 1
+      assert_estimate 50_000, before, "before" if budget == 1
 
       assert_equal after, later
-      assert_in_delta before.to_a[0].to_i, after.to_a[0].to_i, 20_000 if budget == 1
+      assert_in_delta before.to_a[0].to_i, after.to_a[0].to_i, 5_000 if budget == 1
 
       assert_match(/a Ractor was created, which ended the profile/, reasons["live_objects"])
     end

@@ -27,7 +27,7 @@ class TagsPumaTest < MemscopeTest
     def session(&) = Net::HTTP.start("127.0.0.1", port, open_timeout: PATIENCE, read_timeout: PATIENCE, &)
   end
 
-  both_allocators "the endpoint that keeps objects comes first" do |preload|
+  both_allocators "the endpoint that keeps objects comes first", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     Dir.mktmpdir do |directory|
       Server.run(directory, preload) do |server|

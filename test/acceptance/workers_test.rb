@@ -271,7 +271,7 @@ class WorkersAcceptanceTest < MemscopeTest
   end
 
   { "1" => true, "0" => false }.each do |setting, there|
-    define_method("test_background_threads_of_jemalloc_are_#{'not_' unless there}armed_again_in_workers") do
+    test = define_method("test_background_threads_of_jemalloc_are_#{'not_' unless there}armed_again_in_workers") do
       skip_under_sanitizer
       PumaServer.run("workers 2; preload_app!", preload: ChildProcess::ALLOCATORS[:jemalloc],
                                                 env: { "MALLOC_CONF" => "background_thread:true",
@@ -282,5 +282,6 @@ class WorkersAcceptanceTest < MemscopeTest
         assert_equal([true, there, there], names.map { |all| all.include?("jemalloc_bg_thd") })
       end
     end
+    only_in_full(test) unless there
   end
 end

@@ -33,7 +33,7 @@ class CheckTest < MemscopeTest
     puts JSON.generate([failed, counted, seconds.size, seconds.sort[seconds.size / 2]])
   RUBY
 
-  both_allocators "what leaves nothing behind" do |preload|
+  both_allocators "what leaves nothing behind", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     blocks = ROUNDS ? GrowthBlocks::NULL : GrowthBlocks::NULL.slice(*NULL)
     failed, rounds, checks, seconds =

@@ -296,7 +296,7 @@ class DumpTest < MemscopeTest
     assert_equal [pid], packets.filter_map(&:heap_graph).map(&:pid).uniq
   end
 
-  both_allocators "names of edges" do |preload|
+  both_allocators "names of edges", in_full: [:jemalloc] do |preload|
     in_directory do |directory|
       path, said = live_dump(directory, "heap.pftrace", preload: preload)
       graph = Dumps.of_trace(path)

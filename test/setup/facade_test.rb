@@ -65,14 +65,14 @@ class EagerLoadTest < MemscopeTest
   def test_rails_loads_it_with_the_application
     skip_under_sanitizer
     [true, false].each do |eager|
-      waiting = ChildProcess.run(<<~RUBY, bundler: true).json
+      ran = SmallRails.run(<<~RUBY)
         #{SmallRails.source(eager_load: eager)}
         App.initialize!
         #{WAITING}
         puts JSON.generate(waiting)
       RUBY
 
-      assert_equal eager, (waiting - APART).empty?
+      assert_equal eager, (JSON.parse(ran.out) - APART).empty?, ran.err
     end
   end
 end

@@ -22,8 +22,13 @@ class RailtieTest < MemscopeTest
     end
   RUBY
 
-  def rails(script, **options)
-    ran = ChildProcess.run("#{SmallRails.source(eager_load: false, logs: true)}\n#{script}", bundler: true, **options)
+  def rails(script, preload: nil, env: {})
+    script = "#{SmallRails.source(eager_load: false, logs: true)}\n#{script}"
+    ran = if preload
+            ChildProcess.run(script, bundler: true, preload: preload, env: env)
+          else
+            SmallRails.run(script, env: env)
+          end
 
     assert_predicate ran, :success?, ran
     ran

@@ -62,7 +62,7 @@ class PumaProcess
   end
 
   # Seconds between polls: many polls are requests, which cost the server CPU time.
-  PAUSE = 0.1
+  PAUSE = 0.2
   private_constant :PAUSE
 
   # @return [Object] the first true value of the block

@@ -14,11 +14,10 @@ module Suites
                "test/acceptance/{requires_rails,stress,verdict}_test.rb",
                "test/{check/application,engine/trend/verdict_battery,judge/policy/battery}_test.rb",
                "test/generators/**/*_test.rb")
-  # Files with tests that are marked only_in_full, which only make others more certain: rake test:full runs these.
-  IN_FULL = files("test/acceptance/{application,closed_sum,compaction,depth,doctor,garbage,hosts,injection}_test.rb",
-                  "test/acceptance/{malloc_profile,object_profile,policy_puma,prometheus,purge,workers}_test.rb",
-                  "test/{engine/attach/tracees,engine/c_tests,judge/history/sampler,ruby/heap/heap_walk}_test.rb",
-                  "test/setup/railtie_test.rb")
+  # Files with tests that only make others more certain: rake test:full runs these.
+  IN_FULL = ALL.select do |file|
+    File.read("#{__dir__}/../../#{file}").match?(/\bonly_in_full\b|, in_full: |"MEMSCOPE_IN_FULL"/)
+  end.freeze
 
   # What bin/test runs: acceptance tests and C tests first, and of these the longest files, since they take most time.
   TEST = (ALL - LONG).sort_by do |file|
@@ -39,24 +38,23 @@ module Suites
   SURFACES = files("test/{check,cli,generators,puma,rakelib,remote,setup,show,web}/**/*_test.rb",
                    "test/{assertions,open_telemetry,prometheus_collector,rspec,tasks,version,web,yabeda}_test.rb",
                    "test/{contract,facade_documentation,judge/diagnosis,judge/doctor,judge/lint}_test.rb",
-                   "test/value/{configuration,configuration/settings,loading}_test.rb",
+                   "test/judge/policy_test.rb",
+                   "test/value/{configuration,configuration/settings,field_table,loader,loading,reasons,words}_test.rb",
                    "test/profile/{application,pprof,shares,speedscope}_test.rb")
 
-  # Tests that must pass under any malloc: under a sanitizer, neither glibc nor jemalloc serves it. The engine's C
-  # tests have a sanitized flavour of their own.
+  # Tests that must pass under any malloc: under a sanitizer, neither glibc nor jemalloc serves it, so there are no
+  # arenas. The engine's C tests have a sanitized flavour of their own.
   SANITIZED = (files("test/*_test.rb", "test/{action,bindings,heap,judge,process,profile,value}/*_test.rb",
-                     "test/judge/{policy/{decision_rules,group,reading_window,restart_rules},verdict/sentence}_test.rb",
-                     "test/{action/purge/result,value/native/absent}_test.rb",
+                     "test/value/native/absent_test.rb",
                      "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
-               SURFACES).freeze
+               SURFACES - files("test/process/{arenas,fragmentation,size_classes}_test.rb")).freeze
 
   # Tests that another Ruby or C library is likely to break first, in a minute: the ledger's sums, planted memory in
   # malloc and the heap, the prediction of a compaction, the lines of profiles, a walk of the heap, copies of processes
   # that have not loaded memscope.
   CORE = files("test/acceptance/{closed_sum,compaction,injection,object_profile,smoke,trap}_test.rb",
                "test/bindings/{copied_value,copy_binding}_test.rb",
-               "test/{memscope,action/purge,action/purge/result,heap/census,process/ruby_heap}_test.rb",
-               "test/{show/report/purge,value/native/absent}_test.rb",
+               "test/{memscope,action/purge,heap/census,process/ruby_heap,value/native/absent}_test.rb",
                "test/engine/{attach/{postponed_text,private_copy},malloc/*}_test.rb",
                "test/ruby/{heap/{census,heap_references},graph/named_references}_test.rb")
 

@@ -167,7 +167,7 @@ class HeapGrowthTest < MemscopeTest
     end
   end
 
-  both_allocators "memscope's own dumps" do |preload|
+  both_allocators "memscope's own dumps", in_full: [:jemalloc] do |preload|
     with_dumps(:memscope, preload: preload) do |dumps|
       growth = Memscope::HeapGraph.growth(*dumps, top: 1000)
 

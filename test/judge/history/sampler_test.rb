@@ -91,7 +91,7 @@ class HistorySamplerTest < MemscopeTest
     assert_equal [[nil, "only Puma's requests are counted"], nil, 7], [without, control, requests]
   end
 
-  both_allocators "what grows is in the right series" do |preload|
+  both_allocators "what grows is in the right series", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     grown = run_child(<<~RUBY, preload: preload)
       measure = lambda do |at, &grow|

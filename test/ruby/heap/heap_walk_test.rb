@@ -28,7 +28,7 @@ class HeapWalkTest < MemscopeTest
             compactable_min_bytes compactable_bytes slot_sizes held_by_objects_bytes old_objects].freeze
 
   # Two copies of one process, so that neither walk sees the objects that the other has made.
-  both_allocators "the child finds what the process finds" do |preload|
+  both_allocators "the child finds what the process finds", in_full: [:jemalloc] do |preload|
     answer = child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
       #{WALK}
       quick = Array.new(1_000) { Host.sized(1 << 20, 0) }
@@ -155,7 +155,7 @@ class HeapWalkTest < MemscopeTest
     assert_equal 0, left
   end
 
-  both_allocators "an interrupted walk leaves nothing" do |preload|
+  both_allocators "an interrupted walk leaves nothing", in_full: [:jemalloc] do |preload|
     answer = child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
       #{WALK}
       require "timeout"
@@ -245,7 +245,7 @@ class HeapWalkTest < MemscopeTest
 
   # A child walks during a sweep if the pages can be listed then; otherwise the sweep is waited for and finished. A
   # reason says which.
-  both_allocators "a garbage collection under way" do |preload|
+  both_allocators "a garbage collection under way", in_full: [:jemalloc] do |preload|
     idle, busy = child_json(<<~RUBY, preload: preload)
       #{WALK}
       sweep = lambda do
