@@ -104,11 +104,7 @@ module Memscope
       end
 
       # True for the first process that tries.
-      def claim(path)
-        File.open(path, File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW, 0o600) { true }
-      rescue Errno::EEXIST
-        false
-      end
+      def claim(path) = SystemCall.attempt { File.open(path, "wx", 0o600) { true } }
 
       def announce(death)
         line = "memscope: #{death.sentence}"

@@ -61,19 +61,6 @@ module Memscope
         raise refused(:unopened, path: path, error: e.class.new.message)
       end
 
-      # Opens a file, or creates one with mode 0600, in a checked directory, for the caller to close. Follows no link,
-      # and does not block, as opening a pipe would.
-      #
-      # @raise [Refused] unless it is a regular file of this user with mode 0600
-      def private_file(path, flags)
-        file = File.new(path, flags | File::NOFOLLOW | File::NONBLOCK, 0o600)
-        stat = file.stat
-        return file if stat.file? && stat.owned? && stat.mode.nobits?(0o077)
-
-        file.close
-        raise refused(:not_private, path: path, uid: Process.euid)
-      end
-
       # Removes the sockets of processes that are gone from a checked directory. A process in another PID namespace
       # looks gone too, so a socket with a listener stays.
       def sweep(directory)

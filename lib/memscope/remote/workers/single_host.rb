@@ -55,12 +55,8 @@ module Memscope
       # Only for Sidekiq's own program, which handles TSTP: the signal would suspend any other process.
       def sidekiq = (::Sidekiq::CLI.instance.launcher if defined?(::Sidekiq::CLI))
 
-      def lock
-        @lock ||= begin
-          directory = Sockets.directory(Configuration.effective(:socket_directory))
-          Sockets.private_file(File.join(directory, "restart.lock"), File::RDWR | File::CREAT)
-        end
-      end
+      # The directory of the sockets, which is this user's own.
+      def lock = @lock ||= File.open(Sockets.directory(Configuration.effective(:socket_directory)))
     end
   end
 end

@@ -80,8 +80,7 @@ module Memscope
         return @io.write(text) unless @parent && @order[:output]
 
         path = own_path
-        flags = File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW | File::BINARY
-        File.open(path, flags, 0o600) { |file| file.write(text) }
+        File.open(path, "wbx", 0o600) { |file| file.write(text) }
         complain(:of_fork, pid: @pid, parent: @parent, path: path)
       end
 
