@@ -130,8 +130,6 @@ module Memscope
       end
 
       # @api private
-      # @param read [#call] takes a name, and returns the value so far
-      # @param write [#call] takes a name and a value
       def initialize(read, write)
         @read = read
         @write = write

@@ -19,7 +19,6 @@ module Memscope
       include Lookup
 
       # @api private
-      # @return [Symbol]
       def id = name.to_sym
 
       # @api private

@@ -68,10 +68,8 @@ module Memscope
     HIDDEN_IN_ASCII = /[[:cntrl:]]/
     private_constant :NO_ITEMS, :NO_KEYS, :EXCERPT, :HIDDEN, :HIDDEN_IN_LINES, :HIDDEN_IN_ASCII
 
-    # @return [Symbol] the method that reads it: `proved?` for a Boolean
     def reader = type == :boolean ? :"#{name}?" : name
 
-    # @param value [Object] as the extension gives it, or Loader, and not nil
     # @return [Object] as the record holds it
     def take(value)
       case type
@@ -82,7 +80,6 @@ module Memscope
       end
     end
 
-    # @param value [Object] as the record holds it, and not nil
     # @return [Object] as it is in `to_h`
     def give(value)
       case type
@@ -93,7 +90,6 @@ module Memscope
       end
     end
 
-    # @param milliseconds [Integer] since 1970
     # @return [Time] UTC, frozen
     def self.time(milliseconds) = Time.at(milliseconds / 1000, milliseconds % 1000, :millisecond).utc.freeze
 
@@ -131,8 +127,6 @@ module Memscope
     # Everything that a reading holds has passed through this method or `line`, so no surface needs to look for these
     # characters again.
     #
-    # @param string [String]
-    # @param hidden [Regexp]
     # @return [String] frozen, valid UTF-8, that can be shown anywhere: with "?" for each hidden character
     def self.text(string, hidden = HIDDEN_IN_LINES)
       string = utf8(string)
@@ -140,11 +134,9 @@ module Memscope
       string.match?(searched) ? string.gsub(hidden, "?").freeze : string
     end
 
-    # @param string [String] a name, a path
     # @return [String] as `text` returns it, and one line
     def self.line(string) = text(string, HIDDEN)
 
-    # @param value [Object] the value that a message repeats
     # @return [String] its `inspect`, cut if it is long; its class if it cannot be inspected; for a huge Integer, its
     #   bit length
     def self.excerpt(value)
@@ -158,24 +150,18 @@ module Memscope
     end
 
     # @param argument [String, Symbol, nil] as for Invalid, and `call` too
-    # @param given [Object]
-    # @param allowed [String]
     # @raise [Invalid] in any case
     def self.refuse(argument, given, allowed, call: nil)
       raise Invalid.new(argument, excerpt(given), allowed, call: call)
     end
 
-    # @param allowed [Array] the only values allowed
-    # @return [Object] the given value
-    # @raise [Invalid] if the given value is not allowed
+    # @return [Object] the given value, which must be one of those allowed
     def self.choice(argument, given, allowed, call: nil)
       found = allowed.any? { |one| one.eql?(given) } # an Integer's == would ask the given object's
       found ? given : refuse(argument, given, allowed.map(&:inspect).join(", "), call: call)
     end
 
-    # @param range [Range] of seconds
-    # @return [Numeric] the given seconds
-    # @raise [Invalid] for anything but a number in the range
+    # @return [Numeric] the given seconds, which must be in the range
     def self.seconds(argument, given, range, allowed = "a number of seconds from #{range.begin} to #{range.end}",
                      call: nil)
       fits = given.is_a?(Numeric) && given.real? && range.cover?(given)

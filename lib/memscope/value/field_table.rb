@@ -28,8 +28,6 @@ module Memscope
 
     class << self
       # Makes the records of a table, and their fields.
-      #
-      # @param path [String] of the table
       def declare(path)
         lines = lines(path)
         lines.each { |line| make(*line.split) unless line.start_with?(" ") }

@@ -18,11 +18,8 @@ module Memscope
     @listeners = [].freeze
     @mutex = Mutex.new
 
-    # A forked child inherits its parent's listeners: call this once.
-    #
-    # @param child [Proc, nil] called in the child, which has no other thread yet
-    # @param parent [Proc, nil] called in the parent
-    # @param daemon [Proc, nil] called in the process that Process.daemon continues in. Its parent is gone
+    # A forked child inherits its parent's listeners: call this once. `child` is called in the child, which has no other
+    # thread yet, `parent` in its parent, `daemon` in the process that Process.daemon continues in. Its parent is gone.
     def self.listen(child: nil, parent: nil, daemon: nil)
       @mutex.synchronize do
         Process.singleton_class.prepend(Hook) if @listeners.empty?
@@ -39,7 +36,6 @@ module Memscope
       thread
     end
 
-    # @param event [Symbol] :child, :parent or :daemon
     def self.call(event) = @listeners.each { |listener| listener[event]&.call }
   end
 end

@@ -33,7 +33,6 @@ module Memscope
       # Instead of require_relative for the file of a constant of Memscope that may be autoloaded: while require runs
       # such a file, other threads see the constant half-defined. While autoload does, they wait.
       #
-      # @param name [Symbol] a constant of the namespace
       # @return [Module] loaded, together with all that it would autoload later
       def unit(name, namespace = Memscope)
         return namespace.const_get(name, false) unless namespace.autoload?(name)
@@ -41,8 +40,7 @@ module Memscope
         whole { namespace.const_get(name, false).tap { |constant| resolve(constant) if constant.is_a?(Module) } }
       end
 
-      # @param path [Array<Symbol>] a constant, then methods that lead from one object to the next
-      # @return [Method] the last of them
+      # The last of the methods that lead from a constant to one object after the other.
       def reader(name, *path, read) = path.reduce(unit(name), :public_send).method(read)
 
       def units(*names) = names.each { |name| unit(name) }
@@ -62,8 +60,6 @@ module Memscope
 
       # Requires a gem that a part of memscope needs and memscope itself does not.
       #
-      # @param part [String] of memscope
-      # @param feature [String] the file to require
       # @param version [String, nil] which versions of the gem are new enough: ">= 2.2"
       # @raise [LoadError] if the gem is missing. The message has the line for the Gemfile
       def gem(name, part, feature: name, version: nil)
@@ -75,10 +71,9 @@ module Memscope
         raise LoadError, Reasons.sentence([:gem_missing, part, name, arguments])
       end
 
-      # Loads the constants that a module would autoload later, and theirs. If the file of a constant were required
-      # while the constant is still to be autoloaded, Ruby would forget where the constant is defined.
-      #
-      # @param names [Array<Symbol>] of the constants. By default all but the formats of a profile
+      # Loads the constants that a module would autoload later, and theirs, but no formats of a profile. If the file of a
+      # constant were required while the constant is still to be autoloaded, Ruby would forget where the constant is
+      # defined.
       def resolve(namespace, names = namespace.constants(false) - %i[Pprof Speedscope])
         names.each do |name|
           constant = namespace.const_get(name, false)

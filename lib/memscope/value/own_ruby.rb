@@ -5,13 +5,11 @@ module Memscope
   # process has the same methods.
   # @api private
   module OwnRuby
-    # @return [Boolean] whether readings are of this process, as it runs
     def own? = true
 
-    # @return [String] its directory in /proc
+    # Its directory in /proc.
     def process = "self"
 
-    # @return [String] its version
     def ruby = RUBY_VERSION
 
     # @return [Integer] malloc memory of just-in-time compilers, as far as this Ruby reports it

@@ -26,7 +26,6 @@ module Memscope
 
     # The unit of a column of bytes, so that no row of a list of the largest is 0.0.
     Scale = Struct.new(:unit, :unit_bytes) do
-      # @param numbers [Array<Integer, nil>] the column
       # @return [Scale] MiB, or KiB if all are below 1 MiB
       def self.of(numbers) = numbers.compact.map(&:abs).max.to_i < MEBIBYTE ? new("KiB", 1024) : new("MiB", MEBIBYTE)
 
@@ -86,7 +85,6 @@ module Memscope
       TEXTS.fill(:gain, amount: between(*own.minmax))
     end
 
-    # @param own [Range<Integer>] with a negative lower bound
     # @return [String] a sentence on how much the machine loses
     def loss(own)
       amount = own.size == 1 ? size(-own.end) : "up to #{size(-own.begin)}"

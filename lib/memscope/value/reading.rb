@@ -32,7 +32,6 @@ module Memscope
   # The monotonic clock, and the time of day.
   # @api private
   module Clock
-    # @param unit [Symbol] as for Process.clock_gettime
     def self.now(unit = :float_second) = Process.clock_gettime(Process::CLOCK_MONOTONIC, unit)
 
     # @return [Float] seconds since the machine booted, including those in which it was suspended
@@ -64,19 +63,16 @@ module Memscope
   # Tiers: T0 a few µs; T1 under 1 ms; T2 tens of milliseconds per GB, more where it looks at blocks or objects; T3 the
   # duration of the levers of a purge, or of a walk of all objects.
   class Cost < Record
+    # In microseconds of the monotonic clock.
     # @api private
-    # @return [Integer] microseconds of the monotonic clock
     def self.now = Clock.now(:microsecond)
 
+    # The body of a Cost, for a duration in Ruby, which holds the GVL.
     # @api private
-    # @param wall_us [Integer] duration in Ruby, which holds the GVL
-    # @return [Hash{Symbol => Object}] the body of a Cost
     def self.of(tier, wall_us = 0) = { tier: tier, wall_us: wall_us, gvl_us: wall_us, scratch_bytes: 0 }
 
+    # The body of the total Cost of successive readings: times are summed, tier and scratch memory are the highest.
     # @api private
-    # @param costs [Array<Cost>] of readings that were taken one after the other
-    # @return [Hash{Symbol => Object}] the body of their total Cost: times are summed. Tier and scratch memory are the
-    #   highest
     def self.sum(costs)
       { tier: costs.map(&:tier).max, wall_us: costs.sum(&:wall_us), gvl_us: costs.sum(&:gvl_us),
         scratch_bytes: costs.map(&:scratch_bytes).max }
@@ -96,12 +92,11 @@ module Memscope
         (@current = [Process.pid, read].freeze).last
       end
 
+      # Of another process, in this process's pid namespace.
       # @api private
-      # @param pid [Integer] of another process, in this process's pid namespace
       def of(pid) = capture({ **current.to_h, started: started(pid) })
 
       # @api private
-      # @param path [String] of a file as /proc/PID/stat
       # @return [Array<String>] its fields after the program's name, which may contain spaces and parentheses: state,
       #   ppid, …; none if it cannot be read
       def stat(path) = SystemCall.attempt { File.read(path) }.to_s.rpartition(")").last.split
@@ -206,9 +201,6 @@ module Memscope
 
       # Checks a Boolean argument of `read`, and so of the method of Memscope that calls `read`.
       # @api private
-      # @param name [Symbol] the name of the argument
-      # @param call [String, nil] the name of the method of Memscope, if it differs from the kind
-      # @return [Boolean] the value
       # @raise [Invalid] unless it is true or false
       def check_switch(name, value, call: nil)
         return value if value.equal?(true) || value.equal?(false) # a snapshot allocates nothing

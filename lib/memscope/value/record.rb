@@ -20,8 +20,8 @@ module Memscope
       # @return [Array<Field>] in the order of `to_h`
       alias fields own_fields
 
+      # The name of each field, under two keys: as a Symbol and as a String.
       # @api private
-      # @return [Hash{Symbol, String => Symbol}] the name of each field, under two keys: as a Symbol and as a String
       def names
         @names ||= fields.flat_map { |field| [field.name, field.name.name] }.to_h { |key| [key, key.to_sym] }.freeze
       end
@@ -32,7 +32,6 @@ module Memscope
 
       # Makes the records of the table beside a Ruby file (FieldTable).
       # @api private
-      # @param path [String] of the Ruby file
       def declare(path) = FieldTable.declare("#{path.delete_suffix('.rb')}.fields")
 
       # Declares a field, with the attributes of Field. A Boolean is declared by the name of its reader, `:proved?`.
@@ -50,7 +49,6 @@ module Memscope
       end
 
       # @api private
-      # @param name [Symbol] of a field
       def declared(name) = own_fields.find { |field| field.name == name }
 
       # Builds a record from a body that the extension built, which is not checked: a missing key means nil.
@@ -66,15 +64,13 @@ module Memscope
 
       # Does the same as from_h, for a record that may be inside another record.
       # @api private
-      # @param where [String, Array] the path to the record, for messages, as Loader takes it
       def load(hash, where)
         Loading.whole { require_relative "loader" }
         record(Loader.body(self, hash, where))
       end
 
+      # With the names of fields as keys.
       # @api private
-      # @param given [Hash{Symbol => Object}] with the keys of `to_h`
-      # @return [Hash{Symbol => Object}] with the names of fields as keys
       def unwrapped(given, _where) = given
 
       private :new

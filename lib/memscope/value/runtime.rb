@@ -25,7 +25,6 @@ module Memscope
     # findings, by id. `ledger` is the last one, `black_box` (BlackBox) what records them. Each is nil if there is none.
     attr_accessor :history, :workers, :verdict, :severities, :ledger, :black_box
 
-    # @param parent [Runtime, nil] of the process that forked this one
     def initialize(parent = nil)
       @pid = Process.pid
       @forked_from_sampled = !parent&.history.nil?
@@ -37,7 +36,6 @@ module Memscope
     # Keeps a reading of this process, for pages of any worker and for the doctor. Its text of Marshal takes a tenth of
     # the memory of its objects, adds hardly any object to the next census, and never leaves the process.
     #
-    # @param most [Integer] how many are kept: the last ones
     # @return [Reading] the same reading
     def keep(name, reading, most: 1)
       @readings[name] = [*@readings.fetch(name, []), Marshal.dump(reading).freeze].last(most).freeze
@@ -81,7 +79,6 @@ module Memscope
         end
       end
 
-      # @return [Boolean] whether it is run
       def run?(work) = @thread&.alive? == true && @tasks.any? { |task| task.work.equal?(work) }
 
       private

@@ -12,7 +12,6 @@ module Memscope
     # Below memscope's directory, wherever it is installed in the process that was read.
     OWN_LINE = %r{/lib/memscope(?:/.*)?\.rb:\d+\z}
 
-    # @param id [Symbol] of a history's series or of a ledger's row
     # @return [String] "Ruby heap", "RSS", "minor GCs"
     def self.series(id)
       { ruby_internal: "Ruby internals", jit: "JIT code", c_library: "C library" }.fetch(id) do
@@ -20,19 +19,15 @@ module Memscope
       end
     end
 
-    # @param name [String] of a class or an internal object
     # @return [String] "imemo_ment (method entries)"; other names as they are
     def self.explained(name) = meaning(:internal, name)&.then { |meaning| "#{name} (#{meaning})" } || name
 
-    # @param name [String] of a category of roots, in JSON
     # @return [String, nil] its meaning, or nil for any other name
     def self.root(name) = meaning(:root, name)
 
-    # @param name [String] of a class or module, with any bytes
     # @return [Boolean] whether it is memscope's
     def self.own?(name) = name.b.match?(/\A(?:#<Class:)?Memscope\b/)
 
-    # @param steps [Array<Hash>] of the body of a HeapGraph::Path
     # @return [Boolean] whether the path leads to an object of memscope
     def self.own_path?(steps)
       own?(steps[root(steps.first[:name]) && steps.size > 1 ? 1 : 0][:name]) ||

@@ -5,7 +5,6 @@ module Memscope
   # its value. A forked child discards the inherited value, which describes its parent.
   # @api private
   class TtlCache
-    # @return [Object] the last value, of any age
     attr_reader :value
 
     # @param keep_errors [Boolean] whether an error is kept for as long as a value would be, and raised again
@@ -18,7 +17,6 @@ module Memscope
 
     # @param ttl [Numeric, #call] how many seconds a value stays fresh, or a callable that computes this number from the
     #   seconds that reading the value took
-    # @yieldreturn [Object] a new value
     # @return [Object] the value, which is fresh or was read since this call began
     def fetch(ttl, &block)
       called = @clock.call

@@ -16,7 +16,6 @@ module Memscope
     # Where a text ends: the next line is not indented.
     LAST = /\n(?! )/
 
-    # @param path [String] of a Ruby file
     # @return [Words] the texts of the file beside it
     def self.beside(path) = new("#{path.delete_suffix('.rb')}.words")
 
