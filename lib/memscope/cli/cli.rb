@@ -20,7 +20,6 @@ module Memscope
     class << self
       # Runs one command.
       #
-      # @param arguments [Array<String>] as in ARGV
       # @return [Integer] the exit status
       def run(arguments, out: $stdout, err: $stderr)
         # Paths may have any bytes, but OptionParser of Ruby 3.1 raises for a text that is invalid in its encoding.

@@ -23,7 +23,6 @@ module Memscope
 
       def self.one_of(names) = new(names.to_h { |name| [name.name, name] }, :itself.to_proc, names.join(", "))
 
-      # @return [Object, nil] nil if the text is not allowed
       def value(text) = type[text]&.then { |value| value if fits.call(value) }
     end
 
@@ -40,11 +39,9 @@ module Memscope
     # A subclass declares its arguments. It defines `perform`, which reads this process or another one, or `start`,
     # which becomes COMMAND, or both.
     class Command
-      # The exit status of success.
+      # Exit statuses. Those of failures are EX_USAGE and EX_IOERR of sysexits.h.
       FINE = 0
-      # The exit status for arguments that make no sense (EX_USAGE of sysexits.h).
       USAGE = 64
-      # The exit status for a failure to read or write (EX_IOERR of sysexits.h).
       INPUT_OUTPUT = 74
       PROGRAM = "-- COMMAND [ARG...]"
       # Seconds, up to a day.
@@ -58,17 +55,12 @@ module Memscope
       DECLARED = { limits: {}, most: 0, program: [], process: [], exclusive: [], defaults: {} }.freeze
 
       class << self
-        # @return [String] as it is typed
         def title = name.split("::").last.delete_suffix("Command").downcase
 
         def declaration = @declaration || declare
 
-        # @param fields [Hash{Symbol => Object}] of the Declaration
         def declare(**fields) = @declaration = Declaration.new(**DECLARED, **fields).freeze
 
-        # Writes all of a text.
-        #
-        # @return [Integer] the exit status of success
         def write(out, text)
           out.write(text)
           out.flush
@@ -77,7 +69,6 @@ module Memscope
           raise Failure.new(INPUT_OUTPUT, "standard output: #{e.message}")
         end
 
-        # @param given [String] a wrong word
         # @return [String] "reprot (did you mean report?)"
         def questioned(given, known)
           checker = DidYouMean::SpellChecker.new(dictionary: known) if defined?(DidYouMean::SpellChecker)
@@ -98,7 +89,6 @@ module Memscope
         end
       end
 
-      # @param arguments [Array<String>] those after the command's name
       # @return [Integer] the exit status, unless this process has become COMMAND
       def run(arguments)
         own = becomes_program? ? arguments.take_while { |argument| argument != "--" } : arguments
@@ -130,10 +120,8 @@ module Memscope
         end
       end
 
-      # True if the command becomes COMMAND.
       def program? = !@command.nil?
 
-      # True if this command can become a program.
       def becomes_program? = @parser.banner.include?(PROGRAM)
 
       def check
@@ -147,7 +135,6 @@ module Memscope
         refuse(WORDS.fill(:unexpected_argument, given: @operands[most])) if @operands.size > most
       end
 
-      # @return [String] "--paths-to" for :paths_to
       def dashed(name) = "--#{name.to_s.tr('_', '-')}"
 
       def refuse(why)
@@ -155,7 +142,6 @@ module Memscope
         usage_error(:not_an_option, why: why, allowed: allowed.join(", "))
       end
 
-      # @param message [Symbol, String] of WORDS, or as it is
       def usage_error(message, **figures) = raise(Failure.new(USAGE, worded(message, figures)))
 
       def failure(message, **figures) = raise(Failure.new(INPUT_OUTPUT, worded(message, figures)))
@@ -170,8 +156,6 @@ module Memscope
       def operands = @parser.banner[/\[options\] \K.*/].to_s.split(/ (?=\[?-- )/)
 
       # Writes to FILE, else to standard output.
-      #
-      # @yieldparam display [Report::Display] how to format the text
       def deliver = output ? create(yield(display)) : Command.write(@out, yield(display))
 
       # Writes readings: as JSON, one reading per line, or as pages, to which `view` passes options.
@@ -183,14 +167,12 @@ module Memscope
         end
       end
 
-      # Below the text of readings.
       def footer = nil
 
       def display(io = @out) = output ? Report::Display.new(unicode: true) : Report::Display.of(io)
 
       def output = @given[:output]
 
-      # @param kind [Class] of reading
       # @param option [Symbol] names a file with its JSON, of which no more is read than memscope can have written
       # @return [Reading, nil] nil if the option is not given
       def saved(kind, option)
@@ -237,7 +219,6 @@ module Memscope
       # True if the command is about another process.
       def other? = @given.key?(:pid) || @given.key?(:socket)
 
-      # The client of the other process.
       def other = @other ||= asking { @given[:socket] ? Client.at(@given[:socket]) : Client.new(@given[:pid]) }
 
       # For commands that cannot be about the memscope process itself.
@@ -246,8 +227,6 @@ module Memscope
       # Notes that the command is about its own process, which a person may not have meant.
       def note_own = other? || say(becomes_program? ? :own_process_or_command : :own_process)
 
-      # @param call [Symbol] of Memscope
-      # @return [Reading] of the other process, or of this one
       def ask(call, **options) = asking { other? ? other.call(call, **options) : Memscope.public_send(call, **options) }
 
       # Runs a block that calls the other process.
@@ -277,10 +256,6 @@ module Memscope
       end
 
       # The environment in which an allocator serves the program's malloc. The program proves it.
-      #
-      # @param allocator [String] as for Environment#serve
-      # @param conf [String] pairs for MALLOC_CONF
-      # @param profiled [Boolean] whether they enable jemalloc's profiler because a memscope option requests it
       def served(allocator, conf, profiled:)
         Launch::Environment.new(ENV).tap do |environment|
           environment.serve(allocator)

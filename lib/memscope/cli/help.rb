@@ -18,7 +18,6 @@ module Memscope
       # @return [String] its purpose: "list Ruby processes, and show which of them listen"
       def self.summary(command) = text(command)[/^[A-Z].*(?=\.$)/].sub(/\A./, &:downcase)
 
-      # @return [String] help/NAME.txt
       def self.text(name) = File.read("#{__dir__}/help/#{name}.txt", encoding: Encoding::UTF_8)
     end
   end

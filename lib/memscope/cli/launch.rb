@@ -14,7 +14,6 @@ module Memscope
     WORDS = Words.beside(__FILE__)
     ELF = "\x7FELF".b.freeze
 
-    # @param name [String] of a program
     # @return [String, nil] its path, if that is an executable other than the Ruby that runs memscope, and so runs
     #   nothing of memscope itself. Also nil for env(1), for a script, whose interpreter may be any, and for a file that
     #   is not found

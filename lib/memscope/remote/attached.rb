@@ -32,9 +32,7 @@ module Memscope
       # In a Rails application that has booted, memscope.rb would come too late: it adds to what boots. The text runs
       # within some method of the program, so its variables are its own, and it finds constants from the top.
       #
-      # @param thread [String] the name of the thread
       # @param paths [Array<String>] directories of the library and of the extension, as the process sees them
-      # @param actions [Boolean] whether clients may do more than read
       # @return [String] Ruby. If it fails, another thread is named "!" and the error's class, for five seconds, and
       #   the program's standard error has the error
       def text(thread, paths, actions:)

@@ -17,7 +17,6 @@ module Memscope
     # The beginning of a thread's name, which has at most 15 bytes: Configuration::Late.
     LATE = "!Memscope::Conf"
 
-    # @param pid [Integer] of a Ruby process
     def initialize(pid)
       @pid = pid
       @client = Client.new(pid)
@@ -32,7 +31,6 @@ module Memscope
 
     # Returns once the process listens.
     #
-    # @param actions [Boolean] whether its clients may do more than read
     # @return [String] for people
     # @raise [Client::Failed, Client::Unreachable] if it does not
     def open(actions: false)

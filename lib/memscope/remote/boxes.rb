@@ -18,7 +18,7 @@ module Memscope
     KEPT = 20
 
     class << self
-      # @return [Array<String>] where boxes may be
+      # Where boxes may be.
       def directories
         configured = Configuration.effective(:black_box)
         return [configured] if configured.is_a?(String)
@@ -34,7 +34,6 @@ module Memscope
         read(which).last
       end
 
-      # @param which [String, Integer, nil] as for Memscope.postmortem
       # @return [Array<Postmortem>] of the box, of the processes that had that pid, or of all that have ended, the last
       #   at the end
       # @raise [Unavailable] if the box cannot be read
@@ -48,8 +47,7 @@ module Memscope
         meant.map { |one| Postmortem.of(one, others: beside) }.sort_by(&:last_seen_at)
       end
 
-      # @param from [Array<String>] directories, by default those where boxes may be
-      # @return [Array<Postmortem::Box>] those that can be read
+      # @return [Array<Postmortem::Box>] those that can be read, by default in the directories where boxes may be
       # @raise [SystemCallError] if a directory cannot be read
       def all(*from, native: Native)
         from = directories.select { |path| File.directory?(path) } if from.empty?
@@ -68,8 +66,6 @@ module Memscope
 
       # Tells of processes of a service that have ended without a word, each once, whoever looks first: in a line of the
       # log, and by ActiveSupport::Notifications, as death.memscope. Never raises.
-      #
-      # @param service [String] as in the identity of a box
       def tell(directory, service, native: Native)
         return unless names(directory).any? { |name| untold?(directory, name) }
 

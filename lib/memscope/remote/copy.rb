@@ -34,7 +34,6 @@ module Memscope
 
     attr_reader :pid
 
-    # @param pid [Integer] of a Ruby process
     # @param extension [String, nil] the path of memscope.so for that Ruby. nil: looks for it
     # @param long_pause [Boolean] whether the process may be stopped for more than MAX_PAUSE_MS
     # @raise [Client::Unreachable] if no copy can be made
@@ -48,8 +47,6 @@ module Memscope
       raise Client::Unreachable.new(e.is_a?(Refusal) ? e.sentence(pid) : e.message, :silent)
     end
 
-    # @param name [Symbol] one of CALLS
-    # @param options [Hash{Symbol => Object}] as for Client#call
     # @raise [Invalid] for an invalid call or option
     # @raise [Client::Failed] if a copy cannot answer this call, did not, or the answer is not understood
     # @raise [SystemCallError, Dump::Failed] if a dump cannot be written

@@ -44,7 +44,6 @@ module Memscope
 
       attr_reader :path, :slots, :reasons, :written_at
 
-      # @param body [Hash{Symbol => Object}] of Native.read_black_box
       # @raise [Invalid] without the identity of a process, or a time
       def initialize(path, body)
         @path = path
@@ -58,12 +57,11 @@ module Memscope
 
       def identity = slots[:identity]
 
-      # @return [Hash{Symbol => Object}] the envelope of readings of that process
+      # Of readings of that process.
       def envelope
         { memscope: identity.memscope, ruby: identity.ruby, pid: identity.pid, at: Clock.time, process: process }
       end
 
-      # @return [ProcessIdentity]
       def process = @process ||= ProcessIdentity.capture(identity.to_h.slice(:boot_id, :pid_namespace, :started))
 
       # @return [Boolean] whether this machine has not been started again since
@@ -102,7 +100,6 @@ module Memscope
         nil
       end
 
-      # @return [History, nil]
       def history = @body[:history] && History.of(@body[:history], envelope)
 
       private
@@ -125,10 +122,8 @@ module Memscope
       # @api private
       def milliseconds(time) = (time.to_r * 1000).to_i
 
+      # With the other boxes of its directory.
       # @api private
-      # @param box [Box]
-      # @param others [Array<Box>] in the same directory
-      # @return [Postmortem]
       def of(box, others: [box])
         began = Cost.now
         ended, why = ending(box, others)

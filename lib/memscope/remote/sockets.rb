@@ -72,7 +72,6 @@ module Memscope
         nil # another process sweeps too
       end
 
-      # @param text [Symbol] in sockets.words
       def refused(text, **figures) = Refused.new(WORDS.fill(text, figures))
 
       private

@@ -19,10 +19,10 @@ module Memscope
         @notes = []
       end
 
-      # @return [String] the value that a variable will have, or ""
+      # The value that a variable will have, or "".
       def [](name) = @changes.fetch(name) { @given[name] }.to_s
 
-      # @param value [String] "" removes the variable
+      # "" removes the variable.
       def []=(name, value)
         @changes[name] = (value unless value.empty?)
       end
@@ -30,7 +30,6 @@ module Memscope
       # Has an allocator serve malloc: puts its library before all others in LD_PRELOAD, or removes other allocators
       # from LD_PRELOAD, so that the C library does.
       #
-      # @param allocator [String] jemalloc, glibc, or the path of a library
       # @raise [Refusal] if LD_PRELOAD cannot name the library
       def serve(allocator)
         library = allocator == "jemalloc" ? JEMALLOC : allocator
@@ -41,8 +40,6 @@ module Memscope
       end
 
       # Merges pairs into MALLOC_CONF, where they replace existing pairs with the same keys.
-      #
-      # @param pairs [String] as in MALLOC_CONF
       def configure(pairs)
         all = [*self["MALLOC_CONF"].split(","), *pairs.split(",")]
         replace("MALLOC_CONF", all.to_h { |pair| [pair[/\A[^:]*/], pair] }.values, ",")

@@ -21,9 +21,6 @@ module Memscope
       NEEDED = { "RUBYOPT" => [AUTORUN, " "], **(SPACED ? { "RUBYLIB" => [LIBRARY, ":"] } : {}) }.freeze
 
       class << self
-        # @param mode [String] a key of MODES
-        # @param environment [Environment] to change
-        # @param order [Hash{Symbol => Object}] the values to pass, except nil ones
         # @raise [Refusal] if no variable can name autorun.rb
         def write(mode, environment, **order)
           raise Refusal, WORDS.fill(:not_loadable, directory: LIBRARY) if SPACED && LIBRARY.include?(":")
@@ -45,8 +42,7 @@ module Memscope
           orders
         end
 
-        # @param extension [String, nil] the extension's directory
-        # @return [Array<String>] memscope's directories, its extension's first
+        # memscope's directories, its extension's first.
         def load_path(extension = extension_directory) = [extension, LIBRARY].compact.uniq
 
         private

@@ -7,7 +7,6 @@ module Memscope
     #
     # The program loads this file before anything else of memscope, so it requires nothing.
     class Inside
-      # @param mode [String] of Handoff, after which the subclass and its file are named
       def self.of(mode, order)
         require_relative "inside/#{mode}"
         Launch.const_get("Program#{mode.capitalize}").new(order)
@@ -70,7 +69,6 @@ module Memscope
         $stderr
       end
 
-      # @param message [Symbol, String] as for `worded`, or as it is
       def complain(message, **figures)
         message = worded(message, **figures) if message.is_a?(Symbol)
         $stderr.write("memscope #{@order[:title]}: #{message}\n") # warn is silent under -W0

@@ -10,7 +10,6 @@ module Memscope
     module Top
       # All visible Ruby processes, by RSS.
       class AllProcesses
-        # @return [Hash{Symbol => Object}] parts of a frame, see View
         def read
           entries = Peers.entries
           rows = entries.map do |entry|

@@ -23,7 +23,6 @@ module Memscope
           @events = Thread::Queue.new
         end
 
-        # @yieldparam terminal [Terminal] while the alternate screen is shown
         # @return [Integer] the exit status, as the block returns it
         def open
           trap(:WINCH) { @events << :resized }
@@ -39,7 +38,6 @@ module Memscope
           Command::FINE # the terminal is gone
         end
 
-        # @return [Array(Integer, Integer)] columns and lines
         def size
           lines, columns = @output.winsize
           lines.positive? && columns.positive? ? [columns, lines] : USUAL
@@ -47,7 +45,6 @@ module Memscope
           USUAL
         end
 
-        # @param lines [Array<String>] as many as fit
         def draw(lines)
           # Erases before writing a line, not after: after a full line, the cursor is still on the line's last
           # character, which would be erased too.

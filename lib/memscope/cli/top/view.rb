@@ -16,7 +16,6 @@ module Memscope
         SPAN = 20
         ROOM = 60
 
-        # @param unicode [Boolean] false: plain ASCII
         def initialize(unicode:)
           @unicode = unicode
           @frame = { title: "memscope top", rows: [], long: :cut, note: "reading" }
@@ -38,7 +37,6 @@ module Memscope
           end
         end
 
-        # @return [Array<String>] as many and as long as fit
         def lines(columns, lines)
           page = Report::Page.new(unicode: @unicode, width: columns)
           foot = [@frame[:note].to_s, "q quit"]

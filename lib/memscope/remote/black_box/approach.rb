@@ -36,19 +36,17 @@ module Memscope
         @began = []
       end
 
-      # @return [Boolean] whether there is a limit that can be approached
       def limited? = !limit&.fetch(:limit_bytes).nil?
 
       # @return [Boolean] whether the end has been near since a moment ago: a container may live close to its limit
       def near? = @near == true
 
-      # @return [Boolean] whether memory has not recovered since the end was near
+      # Until memory has recovered.
       def close? = !@since.nil?
 
-      # @return [Boolean] whether there was an approach in the last day
+      # In the last day.
       def began? = @began.any?
 
-      # @param now [Float] Clock.now
       # @return [Symbol, nil] :headroom, :time or :pressure if an approach begins now
       def look(now)
         read(now) if @limit.nil? || now >= @due || hasty?(now)

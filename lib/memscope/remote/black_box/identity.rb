@@ -12,7 +12,6 @@ module Memscope
       MAX_RELEASE = 100
 
       class << self
-        # @return [String] what kind of process this is, as far as it is known
         def role = defined?(::Sidekiq) && ::Sidekiq.respond_to?(:server?) && ::Sidekiq.server? ? "sidekiq" : "process"
 
         def read(role, index)
@@ -25,7 +24,6 @@ module Memscope
             **limit(group), cgroup_inode: inode(group), began_at: Clock.text }
         end
 
-        # @return [Hash{Symbol => Object}] the group's limit, and how many of its processes the kernel has killed
         def limit(group)
           { directory: group.directory, limit_bytes: group.limit_bytes, working_set_bytes: group.working_set_bytes,
             headroom_bytes: group.headroom_bytes, oom_kills: group.events&.fetch(:oom_kill, nil),

@@ -30,7 +30,6 @@ module Memscope
           noted.sort_by(&:last).map { |thread, work, at| { tag: named(work), thread: thread, since: Clock.text(at) } }
         end
 
-        # @return [String] "Admin::OrdersController#show"
         def rails_action(parameters)
           names = parameters[:controller].split("/").map { |part| part.split("_").map(&:capitalize).join }
           "#{names.join('::')}Controller##{parameters[:action]}"

@@ -15,7 +15,6 @@ module Memscope
       # @return [Array<Postmortem>] of those that have ended, the last at the end
       attr_reader :deaths
 
-      # @param reading [Reading] of a process
       # @return [Lives, nil] nil if that process has no box
       def self.of(reading, directory: nil, native: Native)
         boxes = Boxes.all(*directory, native: native)
@@ -25,7 +24,6 @@ module Memscope
         nil
       end
 
-      # @param boxes [Array<Postmortem::Box>] of the directory
       def initialize(own, boxes)
         @own = own
         @boxes = boxes.select { |box| box.identity.service == own.identity.service }.sort_by { |box| began(box) }

@@ -21,8 +21,7 @@ module Memscope
 
       attr_reader :ruby
 
-      # @param memory [Hash{Symbol => Object}] the body of a ProcessMemory, read before the copy was made
-      # @param file [String, nil] the copy's descriptor for a dump
+      # `memory` was read before the copy was made. `file` is the copy's descriptor for a dump.
       def initialize(channel, memory, pid:, ruby:, file:)
         @channel = channel
         @memory = memory

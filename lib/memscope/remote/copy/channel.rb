@@ -55,8 +55,7 @@ module Memscope
         raise
       end
 
-      # @param descriptor [Integer] of the socket, which the channel closes
-      # @param seconds [Numeric] for which the copy may live
+      # The channel closes the descriptor. The copy may live for the seconds.
       def initialize(descriptor, pid, seconds)
         @socket = UNIXSocket.for_fd(descriptor)
         @pid = pid

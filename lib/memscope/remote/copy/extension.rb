@@ -12,8 +12,6 @@ module Memscope
 
         # Looks in the gem directories of the other process's Ruby, and beside those of this one.
         #
-        # @param ruby [String] the version of the other process's Ruby
-        # @return [String] the path
         # @raise [Client::Failed] if there is none, with the command that installs it
         def of(pid, ruby)
           abi = "#{ruby[/\A\d+\.\d+/]}.0"

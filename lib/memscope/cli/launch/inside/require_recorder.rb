@@ -37,7 +37,6 @@ module Memscope
 
         # To be called before a file is loaded.
         #
-        # @param feature [String] a path or a feature, as require takes it
         # @return [Entry, nil] for `leave`. nil if no numbers are left, so that the requiring file stays charged, or in
         #   another Ractor, where nothing is recorded
         def enter(feature)
@@ -56,7 +55,6 @@ module Memscope
 
         # Call when the file is loaded, or has raised.
         #
-        # @param loaded [Boolean, nil] the result of require or load
         # @param file [String, nil] the file that load loaded: load appends nothing to $LOADED_FEATURES
         def leave(entry, loaded, file = nil)
           return unless entry
@@ -69,9 +67,6 @@ module Memscope
           Native.own(entry.parent) if entry
         end
 
-        # @param feature [String] as require_relative takes it
-        # @param location [Thread::Backtrace::Location] of its caller
-        # @return [String] an absolute path
         # @raise [LoadError] for code that is in no file, as require_relative does
         def relative(feature, location)
           base = location.absolute_path || location.path
