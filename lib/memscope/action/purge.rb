@@ -196,9 +196,7 @@ module Memscope
       # The rows' falls by path, as deep as both ledgers go, the largest change first. They sum to the fall of RSS.
       def row_falls(before, after)
         ledgers = [before, after].map { |ledger| ledger.each_path.to_h { |path, row| [path, row] } }
-        falls = common_paths(ledgers).to_h do |path|
-          [path, ledgers.map { |rows| rows[path]&.bytes || 0 }.reduce(:-)]
-        end
+        falls = common_paths(ledgers).map { |path| [path, ledgers.map { |rows| rows[path]&.bytes || 0 }.reduce(:-)] }
         falls.reject { |_path, bytes| bytes.zero? }.sort_by { |_path, bytes| -bytes.abs }.to_h
       end
 

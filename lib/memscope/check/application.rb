@@ -16,11 +16,10 @@ module Memscope
       # @raise [Failed] if Rack or the application of the rackup file cannot be loaded
       def initialize(rackup, path)
         call = "Memscope::Check.application"
-        Field.refuse(:target, rackup, "a rackup file", call: call) unless rackup.is_a?(String) && File.file?(rackup)
-        valid = path.is_a?(String) && path.start_with?("/")
-        Field.refuse(:path, path, WORDS[:path], call: call) unless valid
-        @rackup = rackup
-        @path = path
+        @rackup = Field.check(:target, rackup, "a rackup file", call: call) do
+          rackup.is_a?(String) && File.file?(rackup)
+        end
+        @path = Field.check(:path, path, WORDS[:path], call: call) { path.is_a?(String) && path.start_with?("/") }
         choose_environment
         @application = loaded
       end

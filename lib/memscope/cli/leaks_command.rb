@@ -28,8 +28,7 @@ module Memscope
 
       def perform
         file, = @operands
-        known = file && File.file?(file)
-        usage_error(:no_application, given: file || "nothing") unless known
+        usage_error(:no_application, given: file || "nothing") unless file && File.file?(file)
 
         check = aside { follow(file) }
         deliver_readings([check])

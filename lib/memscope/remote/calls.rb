@@ -169,9 +169,7 @@ module Memscope
       end
 
       def class_name(given)
-        return given if given.nil? || given.is_a?(String)
-
-        Field.refuse(:paths_to, given, "a class's name", call: :heap_graph)
+        Field.check(:paths_to, given, "a class's name", call: :heap_graph) { given.nil? || given.is_a?(String) }
       end
 
       # For other processes: counts in a forked child if a count would stop this process for long.

@@ -102,13 +102,9 @@ module Memscope
     # @param timeout [Numeric] seconds to wait for an answer
     # @raise [ArgumentError] unless `pid` can be a process ID, and `timeout` is positive
     def initialize(pid, path: nil, timeout: 60)
-      seconds = timeout.is_a?(Numeric) && timeout.real? && timeout.positive?
-      Field.refuse("timeout", timeout, "seconds above 0", call: "Memscope::Client.new") unless seconds
-      valid = pid.is_a?(Integer) && pid.between?(1, 0x7fff_ffff)
-      Field.refuse("pid", pid, "the number of a process") unless valid
-      @pid = pid
+      @timeout = Field.seconds("timeout", timeout, Float::MIN.., "seconds above 0", call: "Memscope::Client.new")
+      @pid = Field.check("pid", pid, "the number of a process") { pid.is_a?(Integer) && pid.between?(1, 0x7fff_ffff) }
       @path = path && Sockets.check_path(path)
-      @timeout = timeout
     end
 
     # @param name [Symbol] the name of a call: rss, allocator, snapshot, ledger, arenas, size_classes, fragmentation,

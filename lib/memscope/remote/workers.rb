@@ -26,12 +26,9 @@ module Memscope
       # sleeps between readings, or starts it again if it was killed. A forked child does not inherit the thread and has
       # to call this method itself.
       #
-      # @return [void]
-      def watch = watch_with(nil)
-
-      # @api private
       # @param log [#log, nil] where the policy's lines go without a logger
-      def watch_with(log)
+      # @return [void]
+      def watch(log = nil)
         History.start if Configuration.effective(:history)
         BlackBox.start if Runtime.current.black_box.nil?
         return current.resume if current

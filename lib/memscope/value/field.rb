@@ -155,17 +155,22 @@ module Memscope
       raise Invalid.new(argument, excerpt(given), allowed, call: call)
     end
 
+    # @yieldreturn [Boolean] whether it is allowed
+    # @return [Object] the given value
+    def self.check(argument, given, allowed, call: nil)
+      yield ? given : refuse(argument, given, allowed, call: call)
+    end
+
     # @return [Object] the given value, which must be one of those allowed
     def self.choice(argument, given, allowed, call: nil)
-      found = allowed.any? { |one| one.eql?(given) } # an Integer's == would ask the given object's
-      found ? given : refuse(argument, given, allowed.map(&:inspect).join(", "), call: call)
+      # An Integer's == would ask the given object's.
+      check(argument, given, allowed.map(&:inspect).join(", "), call: call) { allowed.any? { |one| one.eql?(given) } }
     end
 
     # @return [Numeric] the given seconds, which must be in the range
     def self.seconds(argument, given, range, allowed = "a number of seconds from #{range.begin} to #{range.end}",
                      call: nil)
-      fits = given.is_a?(Numeric) && given.real? && range.cover?(given)
-      fits ? given : refuse(argument, given, allowed, call: call)
+      check(argument, given, allowed, call: call) { given.is_a?(Numeric) && given.real? && range.cover?(given) }
     end
 
     private

@@ -71,7 +71,7 @@ module Memscope
         raise LoadError, Reasons.sentence([:gem_missing, part, name, arguments])
       end
 
-      # Loads the constants that a module would autoload later, and theirs, but no formats of a profile. If the file of a
+      # Loads the constants that a module would autoload later, and theirs, but no formats of profiles. If the file of a
       # constant were required while the constant is still to be autoloaded, Ruby would forget where the constant is
       # defined.
       def resolve(namespace, names = namespace.constants(false) - %i[Pprof Speedscope])

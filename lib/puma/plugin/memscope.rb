@@ -20,7 +20,7 @@ Puma::Plugin.create do
     unless launcher.options[:workers].to_i.positive?
       Memscope::Workers::PumaHost.listen_when_booted(launcher)
       log = Memscope::Workers::PumaHost.log_of(launcher)
-      return in_background { Memscope::Workers.watch_with(log) }
+      return in_background { Memscope::Workers.watch(log) }
     end
 
     cluster = Memscope::Workers::Cluster.new(launcher)

@@ -54,17 +54,15 @@ module Memscope
 
         def repeat(name, before)
           last = before
-          passes = []
-          while passes.size < PASSES
+          1.upto(PASSES) do |pass|
             yield
-            passes << name
             now = allocated_pages
-            break if last - now < before * RubyHeap::CompactionForecast::LAST_PASS
+            enough = last - now < before * RubyHeap::CompactionForecast::LAST_PASS
+            return [name] * pass if enough || pass == PASSES
 
             last = now
             Thread.pass
           end
-          passes
         end
       end
     end

@@ -5,15 +5,6 @@ module Memscope
     # The methods of Native and OwnRuby that readings call, answered by a copy of another process. The kernel's files on
     # the process are read here: those on the copy would tell nothing, since it shares the process's pages.
     class Answers
-      # Those of OwnRuby.
-      FACTS = <<~RUBY
-        line = ::GC.stat(:total_allocated_objects) & 0x3fff_ffff
-        { ractors: ::Ractor.count,
-          variables: ::ENV.select { |name, _value| name.start_with?("RUBY_GC_", "DYNO") },
-          major_collections: (::GC.config[:rgengc_allow_full_mark] if ::GC.respond_to?(:config)),
-          allocation_tracing: ::ObjectSpace.respond_to?(:allocation_sourceline) &&
-            ::ObjectSpace.allocation_sourceline(::Kernel.eval("::Object.new", nil, "memscope", line)) == line }
-      RUBY
       JIT_BYTES = <<~RUBY
         [(::RubyVM::YJIT.runtime_stats&.[](:yjit_alloc_size) if defined?(::RubyVM::YJIT.runtime_stats)),
          (::RubyVM::ZJIT.stats&.[](:zjit_alloc_bytes) if defined?(::RubyVM::ZJIT.stats))].compact.sum
@@ -43,7 +34,7 @@ module Memscope
         stat = ProcessIdentity.stat("/proc/#{@pid}/stat")
         cpus = status[/^Cpus_allowed:\s*(\S+)/, 1].delete(",").hex.digits(2).sum
         seconds = stat[11, 2].sum(&:to_i).fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
-        { **@channel.value(FACTS), cpus: cpus, parent_pid: stat[1].to_i, cpu_seconds: seconds }
+        { **@channel.value(OwnRuby::FACTS), cpus: cpus, parent_pid: stat[1].to_i, cpu_seconds: seconds }
       end
 
       %i[allocator arenas heap_graph mappings size_classes snapshot].each do |name|
@@ -106,10 +97,7 @@ module Memscope
 
       def enveloped(body) = { **body, memscope: VERSION, ruby: @ruby, pid: @pid, at: Clock.time, process: @process }
 
-      def unshared(body, wanted)
-        body[:reasons][:shared] = :shared if wanted
-        body
-      end
+      def unshared(body, wanted) = body.tap { body[:reasons][:shared] = :shared if wanted }
     end
   end
 end

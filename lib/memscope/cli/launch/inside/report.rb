@@ -14,17 +14,11 @@ module Memscope
 
       def start
         report_at_exit
-        background("report") { repeat(@order[:every]) } if @order[:every]
+        every = @order[:every] or return
+        background("report") { loop { sleep(every) && report(ending: false) } }
       end
 
       private
-
-      def repeat(seconds)
-        loop do
-          sleep(seconds)
-          report(ending: false)
-        end
-      end
 
       def write(ending)
         load_memscope
