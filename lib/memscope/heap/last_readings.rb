@@ -20,9 +20,7 @@ module Memscope
     end
 
     # Takes one graph at a time in a process, since each child takes memory of its own.
-    def self.heap_graph(**options)
-      @lock.synchronize { keep(HeapGraph.take(top: ROWS, deadline: DEADLINE, **options)) }
-    end
+    def self.heap_graph(**given) = @lock.synchronize { keep(HeapGraph.take(top: ROWS, deadline: DEADLINE, **given)) }
 
     def self.keep(graph)
       path = graph.paths.first

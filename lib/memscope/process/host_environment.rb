@@ -50,7 +50,7 @@ module Memscope
           forked: forked?(fields), started: fields[19]&.to_i }
       end
 
-      def text(path) = ProcessIdentity.known { File.read(path) }
+      def text(path) = SystemCall.attempt { File.read(path) }
 
       def forked?(fields) = fields[6]&.to_i&.anybits?(FORKED)
 

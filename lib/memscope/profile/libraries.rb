@@ -33,11 +33,7 @@ module Memscope
 
       module_function
 
-      def real(path)
-        File.realpath(path)
-      rescue SystemCallError
-        path
-      end
+      def real(path) = SystemCall.attempt { File.realpath(path) } || path
 
       # The directories of this Ruby. Gems installed below them are matched first.
       RUBYS = %w[rubylibdir rubyarchdir vendordir sitedir].filter_map { |name| RbConfig::CONFIG[name] }

@@ -141,9 +141,7 @@ module Memscope
       end
 
       # The result in a child that was forked within the block.
-      def outside
-        capture({ cost: Cost.of(:T0), reasons: own_fields.to_h { |field| [field.name, :measured_in_parent] } })
-      end
+      def outside = capture({ cost: Cost.of(:T0), reasons: own_fields.to_h { |one| [one.name, :measured_in_parent] } })
     end
 
     # @api private

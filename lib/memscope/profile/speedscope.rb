@@ -16,9 +16,7 @@ module Memscope
 
       private
 
-      def frame(frame)
-        { name: frame.name, file: frame.path || frame.library, line: (frame.lineno if frame.path) }.compact
-      end
+      def frame(one) = { name: one.name, file: one.path || one.library, line: (one.lineno if one.path) }.compact
 
       # Weights cannot be negative: shrinkage gets a profile of its own.
       def profiles

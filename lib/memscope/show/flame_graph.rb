@@ -85,9 +85,7 @@ module Memscope
       end
 
       # A fourth element, 1, marks frames of frameworks, which the page can fold.
-      def frame(frame)
-        [frame.name, colour(frame), frame.place || frame.library, *(1 if Libraries.framework?(frame.library))]
-      end
+      def frame(one) = [one.name, colour(one), one.place || one.library, *(1 if Libraries.framework?(one.library))]
 
       # An index into KINDS.
       def colour(frame)

@@ -101,14 +101,6 @@ module Memscope
       #   ppid, …; none if it cannot be read
       def stat(path) = SystemCall.attempt { File.read(path) }.to_s.rpartition(")").last.split
 
-      # @api private
-      # @return [Object, nil] the block's result; nil if it cannot read its file, as on a system without /proc
-      def known
-        yield
-      rescue SystemCallError
-        nil
-      end
-
       private
 
       def read

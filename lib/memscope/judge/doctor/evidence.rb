@@ -92,10 +92,8 @@ module Memscope
 
       def self.names_mmap?(path)
         part = "".b
-        File.open(path, "rb") { |file| nil while file.read(PART, part) && !part.match?(MMAP) }
+        SystemCall.attempt { File.open(path, "rb") { |file| nil while file.read(PART, part) && !part.match?(MMAP) } }
         part.match?(MMAP)
-      rescue SystemCallError
-        false
       end
 
       def self.known(ledger, blocks, native)

@@ -172,9 +172,7 @@ module Memscope
         end
       end
 
-      def recommended
-        line(recommendations.map(&:text)) unless recommendations.empty? || @inputs.secure
-      end
+      def recommended = (line(recommendations.map(&:text)) unless recommendations.empty? || @inputs.secure)
 
       def tuning = nil
 

@@ -51,9 +51,7 @@ module Memscope
       end
 
       # @param workers [Hash{String => Worker}] by label
-      def reported_samples(workers)
-        workers.map { |label, worker| labelled(@report&.call(worker), label) }.reduce({}, :merge)
-      end
+      def reported_samples(workers) = {}.merge(*workers.map { |label, one| labelled(@report&.call(one), label) })
 
       private
 

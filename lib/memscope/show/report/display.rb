@@ -20,11 +20,7 @@ module Memscope
       def self.encoding(io) = (io.external_encoding if io.respond_to?(:external_encoding)) || Encoding.default_external
 
       # Returns nil if the terminal reports no width, or if nothing has loaded io/console.
-      def self.columns(io)
-        io.winsize.last.nonzero? if io.respond_to?(:winsize)
-      rescue SystemCallError
-        nil
-      end
+      def self.columns(io) = (SystemCall.attempt { io.winsize.last.nonzero? } if io.respond_to?(:winsize))
       private_class_method :columns
     end
   end

@@ -82,9 +82,7 @@ module Memscope
         end
       end
 
-      def listing(rows, headings, **listing, &)
-        @page.listing(headings, rows.first(ROWS).map(&), **listing) if rows&.any?
-      end
+      def listing(rows, headings, **more, &) = (@page.listing(headings, rows.first(ROWS).map(&), **more) if rows&.any?)
 
       def since(name, part) = part && text(name, at: moment(part.at))
 
