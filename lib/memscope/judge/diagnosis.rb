@@ -62,8 +62,7 @@ module Memscope
     # @return [String, nil] the command to run next: the first one of the worst finding that has a remedy; without a
     #   warning, the first one of a finding of growth; if it is too early, the one that compares; else nil
     def next_command
-      told = findings
-      told = findings.select { |finding| finding.evidence.key?(:seconds) } unless findings.any?(&:unhealthy?)
+      told = findings.any?(&:unhealthy?) ? findings : findings.select { |finding| finding.evidence.key?(:seconds) }
       remedy = told.filter_map(&:remedy).first || (evidence.verdict.remedy if verdict == :too_early)
       remedy && remedy.lines.first.chomp
     end

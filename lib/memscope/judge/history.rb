@@ -135,10 +135,9 @@ module Memscope
 
       # (see Memscope.history)
       def read
-        body = Native.history || { curves: [], events: [], reasons: {}, cost: Cost.of(:T1) }
+        body = Native.history || { curves: [], events: [] }
         curves = body[:curves].each { |curve| curve[:spacing_seconds] = Runtime.current.history&.spacing(curve[:id]) }
-        reasons = Sampler.reasons.except(*curves.map { |curve| curve[:id] })
-        of({ **body, running: running?, reasons: reasons })
+        of({ **body, running: running?, reasons: Sampler.reasons.except(*curves.map { |curve| curve[:id] }) })
       end
 
       # @api private

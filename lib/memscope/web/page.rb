@@ -110,7 +110,7 @@ module Memscope
       # @param query [Hash{Symbol => Object}] other parameters; nil ones are left out
       def link(path, worker: self.worker, **query) = request.link(path, { worker: worker, **query }.compact)
 
-      def asset(name) = "#{request.base}#{Assets::PATHS.fetch(name)}"
+      def asset(name) = "#{request.base}/assets/#{name}?#{Assets::ALL.fetch("/assets/#{name}").digest}"
 
       # @return [String] "worker 1, process 4711"
       def process(place) = place.index ? "worker #{place.index}, process #{place.pid}" : "process #{place.pid}"

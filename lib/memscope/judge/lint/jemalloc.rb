@@ -29,8 +29,7 @@ module Memscope
         return setting if value == setting.value
 
         stopped = name == :background_thread && !value && @environment.forked?
-        source = stopped ? "fork" : "mallctl"
-        Allocator::Setting.capture({ **setting.to_h, value: value, source: source })
+        Allocator::Setting.capture({ **setting.to_h, value: value, source: stopped ? "fork" : "mallctl" })
       end
 
       # The recommended text replaces the variable's text.

@@ -94,8 +94,7 @@ module Memscope
           return if lines.empty? || (@looked_at && Clock.now - @looked_at < BETWEEN)
 
           @looked_at = Clock.now
-          holder = find(@profiler.with_objects, *lines.first)
-          @profiler.keep(holder) if holder
+          find(@profiler.with_objects, *lines.first)&.then { |holder| @profiler.keep(holder) }
         end
 
         # The line's sampled objects that have survived a major GC, packed.

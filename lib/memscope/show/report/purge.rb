@@ -53,8 +53,7 @@ module Memscope
 
       def gained
         fields = @reading.dry_run? ? %i[predicted predicted_private] : %i[returned_bytes returned_private_bytes]
-        text = gain(*fields.map { |field| @reading.public_send(field) })
-        @page.wrapped(text) if text
+        gain(*fields.map { |field| @reading.public_send(field) })&.then { |text| @page.wrapped(text) }
       end
 
       # Levers after gc also return memory that gc has freed: an unknown amount, unless gc itself was predicted.

@@ -44,10 +44,12 @@ module Memscope
       def named(gem)
         more = gem.required_by.size - CALLERS
         callers = [*gem.required_by.first(CALLERS), *("#{more} more" if more.positive?)]
-        notes = [("#{count(gem.lazy_files)} lazy" if gem.lazy_files.positive?),
-                 ("for #{callers.join(', ')}" if callers.any?)].compact
-        [gem.name, *("(#{notes.join('; ')})" unless notes.empty?)].join(" ")
+        noted(gem.name, ("#{count(gem.lazy_files)} lazy" if gem.lazy_files.positive?),
+              ("for #{callers.join(', ')}" if callers.any?), joint: "; ")
       end
+
+      # The text with notes in parentheses, as far as there are any.
+      def noted(text, *notes, joint: ", ") = notes.any? ? "#{text} (#{notes.compact.join(joint)})" : text
 
       # The files that cost most themselves; "MiB" includes the files that they were the first to require.
       def costly
@@ -59,9 +61,8 @@ module Memscope
 
       def label(node)
         parent = @reading.nodes[node.parent]
-        from = "from #{short(parent.path)}" if parent.parent
-        notes = [*("lazy" if node.lazy?), *from].join(", ")
-        [[node.gem, short(node.path)].compact.join(": "), *("(#{notes})" unless notes.empty?)].join(" ")
+        noted([node.gem, short(node.path)].compact.join(": "), ("lazy" if node.lazy?),
+              ("from #{short(parent.path)}" if parent.parent))
       end
 
       # A path relative to the longest directory of $LOAD_PATH that it is below.

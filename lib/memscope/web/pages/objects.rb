@@ -23,9 +23,8 @@ module Memscope
         def counts
           return [] unless census&.known?
 
-          options = { by: by, limit: MAX_ROWS }
-          growth = Report.page(census - censuses.first, **options, limit: 20) if censuses.size > 1
-          [*growth, Report.page(census, **options)]
+          growth = Report.page(census - censuses.first, by: by, limit: 20) if censuses.size > 1
+          [*growth, Report.page(census, by: by, limit: MAX_ROWS)]
         end
 
         def by = choice("by", GROUPINGS.keys, :class)

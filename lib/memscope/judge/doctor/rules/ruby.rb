@@ -57,10 +57,9 @@ module Memscope
            floor: FLOOR, ratio: 0.10) do
         names = page_keepers
         kept = names.one? ? :kept_by_one : :kept_by_some if names.any?
-        old = %w[3.1. 3.2.].any? { |series| ledger.ruby.start_with?(series) }
         forked = environment.forked?
         collect = [:remedy, forked ? :cost_forked : :cost]
-        collect = %i[remedy_before_warmup cost_before_warmup] if old
+        collect = %i[remedy_before_warmup cost_before_warmup] if ledger.ruby.start_with?("3.1.", "3.2.")
         unset = [names.map { |text| "unset #{text[/\A\w+/]}" }, :restart]
         { title: kept ? :title_kept : :title, why: [:why, kept], confidence: :likely,
           severity: kept || forked || returned_empty_bytes < FLOOR ? :info : :warning,
