@@ -124,7 +124,8 @@ module Memscope
                                         timeout: :profile, **options.to_h)
         return { outcomes: outcomes } if outcomes.any?(&:done?)
 
-        raise HttpError.new(409, failure(outcomes))
+        reasons = outcomes.map { |one| [*(one.place.to_s.capitalize if one.place.index), "#{one.reason}."].join(": ") }
+        raise HttpError.new(409, reasons.join(" "))
       end
 
       private
@@ -181,12 +182,6 @@ module Memscope
       def number(name, default)
         given = value(name) or return default
         Integer(given, 10, exception: false) || Float(given, exception: false) || given[0, 20]
-      end
-
-      def failure(outcomes)
-        return "#{outcomes.first.reason}." unless outcomes.first.place.index
-
-        outcomes.map { |outcome| "#{outcome.place.to_s.capitalize}: #{outcome.reason}." }.join(" ")
       end
 
       # A process that did not answer in time may still create its file, and remove it, while this method runs. The

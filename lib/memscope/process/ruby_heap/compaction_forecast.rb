@@ -53,8 +53,7 @@ module Memscope
         return refused if refused
         return Reasons.sentence(:heap_pages_unlisted) unless @heap.pages&.positive? && @heap.slot_sizes.any?
 
-        pins = @heap.reasons[:pinned_pages_max] || Reasons.sentence(:pins_unknown)
-        return pins unless @heap.compactable_min_bytes
+        return @heap.reasons[:pinned_pages_max] || Reasons.sentence(:pins_unknown) unless @heap.compactable_min_bytes
 
         unmeasured = @version == [3, 2] || (@version <=> [4, 1]) >= 0
         Reasons.sentence([:compaction_unmeasured, @heap.ruby]) if unmeasured
