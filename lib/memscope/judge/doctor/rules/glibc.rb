@@ -3,6 +3,8 @@
 module Memscope
   module Doctor
     module Rules
+      OF_GLIBC = { inapplicable: :without_glibc, floor: FLOOR }.freeze
+
       # glibc keeps free memory in the arena that it came from. A trim returns free memory in whole pages, but not the
       # free parts of pages between used blocks.
       rule(:malloc_thp, -> { [unused_bytes, anonymous_huge_bytes].then { |all| all.min if all.all? } },
@@ -11,8 +13,7 @@ module Memscope
         { severity: reaches?(bytes - trimmable_bytes, FLOOR) ? :warning : :info, confidence: :likely }
       end
 
-      rule(:trimmable, -> { trimmable_bytes&.+(kept_by_kernel_bytes) },
-           inapplicable: :without_glibc, floor: FLOOR, ratio: 0.10) do
+      rule(:trimmable, -> { trimmable_bytes&.+(kept_by_kernel_bytes) }, **OF_GLIBC, ratio: 0.10) do
         kept = trimmable_bytes < kept_by_kernel_bytes / 16
         own = detail(:malloc, :trimmable_private_bytes)
         # If a server's workers share the pages that a trim would return, trim in the master before it forks.
@@ -27,8 +28,7 @@ module Memscope
           figures: { kept_reason: ledger.kept_reason, time: milliseconds(row_bytes(:malloc) / 4000) } }
       end
 
-      rule(:glibc_arenas, -> { unreturnable_bytes(:arenas) },
-           inapplicable: :without_glibc, floor: FLOOR, ratio: 0.10) do |bytes|
+      rule(:glibc_arenas, -> { unreturnable_bytes(:arenas) }, **OF_GLIBC, ratio: 0.10) do |bytes|
         arenas = detail(:malloc, :arenas, :arenas) || 0
         all = row_bytes(:malloc, :arenas)
         next unless arenas > 2 && reaches?(bytes, 0.25 * all)
@@ -38,8 +38,7 @@ module Memscope
           evidence: { arenas: arenas, arenas_bytes: all, threads: threads } }
       end
 
-      rule(:glibc_holes, -> { unreturnable_bytes(:main_heap) },
-           inapplicable: :without_glibc, floor: 2 * FLOOR, ratio: 0.30) do
+      rule(:glibc_holes, -> { unreturnable_bytes(:main_heap) }, **OF_GLIBC, floor: 2 * FLOOR, ratio: 0.30) do
         { title: unjudged ? :title_unjudged : :title, confidence: :likely,
           returns: between_blocks(:parts_of_pages), remedy: after_collection(:glibc_holes) }
       end

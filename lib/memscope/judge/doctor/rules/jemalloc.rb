@@ -3,6 +3,7 @@
 module Memscope
   module Doctor
     module Rules
+      OF_JEMALLOC = { inapplicable: :without_jemalloc, floor: FLOOR }.freeze
       # A process that has used more CPU time than this, in seconds, has done some work: loading and running the doctor
       # takes a tenth of that time.
       SOME_WORK_SECONDS = 1.0
@@ -41,8 +42,7 @@ module Memscope
         end
       end
 
-      rule(:slab_slack, -> { row_bytes(:malloc, :slab_slack) },
-           inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.15) do
+      rule(:slab_slack, -> { row_bytes(:malloc, :slab_slack) }, **OF_JEMALLOC, ratio: 0.15) do
         parts = evidence.fragmentation&.stuck.to_a.first(3).map do |one|
           text(:part, of: :slab_slack, stuck_bytes: one.stuck_bytes, block: one.size_bytes,
                       used: Rules.percent(one.utilisation))
@@ -52,8 +52,7 @@ module Memscope
           figures: { in_use_bytes: row_bytes(:malloc, :in_use), parts: parts.join("; ") } }
       end
 
-      rule(:dirty_pages, -> { dirty_bytes&.end },
-           inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
+      rule(:dirty_pages, -> { dirty_bytes&.end }, **OF_JEMALLOC, ratio: 0.10) do |bytes|
         severity, confidence, cause = figure(DIRTY_CAUSE)
         next unless severity
 
@@ -67,13 +66,11 @@ module Memscope
           evidence: { least_resident_bytes: least } }
       end
 
-      rule(:muzzy_pages, -> { row_bytes(:malloc, :muzzy) },
-           inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
+      rule(:muzzy_pages, -> { row_bytes(:malloc, :muzzy) }, **OF_JEMALLOC, ratio: 0.10) do |bytes|
         { severity: :info, returns: gained(:malloc, bytes), figures: { decay: setting(:muzzy_decay_ms).to_s } }
       end
 
-      rule(:retained_resident, -> { row_bytes(:malloc, :retained_resident) },
-           inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do
+      rule(:retained_resident, -> { row_bytes(:malloc, :retained_resident) }, **OF_JEMALLOC, ratio: 0.10) do
         { confidence: :likely, figures: { gaps: environment.thp_gaps.to_s, mode: environment.thp_mode } }
       end
     end
