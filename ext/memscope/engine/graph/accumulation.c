@@ -125,11 +125,14 @@ static inline __attribute__((always_inline)) void look_ahead(const struct suspec
         __builtin_prefetch(&dominators->dominator[node]);
         __builtin_prefetch(&dominators->retained[node]);
         __builtin_prefetch(&scan->followers[node]);
+        __builtin_prefetch(&scan->graph->node_class[node]);
     }
     if (position >= MEMSCOPE_NODES_AHEAD) {
-        uint32_t node = dominators->tree[position - MEMSCOPE_NODES_AHEAD].node;
+        uint32_t above = dominators->dominator[dominators->tree[position - MEMSCOPE_NODES_AHEAD].node];
 
-        __builtin_prefetch(&dominators->retained[dominators->dominator[node]]);
+        __builtin_prefetch(&dominators->retained[above]);
+        __builtin_prefetch(&dominators->dominator[above]);
+        __builtin_prefetch(&scan->graph->node_class[above]);
     }
 }
 
@@ -154,7 +157,8 @@ static void add_up_lists(struct suspect_scan *scan) {
 static size_t take_largest(const struct suspect_scan *scan, struct memscope_top_rows *largest,
                            struct memscope_accumulation *suspects) {
     for (uint32_t node = 0; node < scan->graph->node_count; node++)
-        memscope_top_rows_offer(largest, scan->accumulated[node], node);
+        if (memscope_top_rows_may_take(largest, scan->accumulated[node]))
+            memscope_top_rows_offer(largest, scan->accumulated[node], node);
     memscope_top_rows_sort(largest);
     for (size_t index = 0; index < largest->count; index++) {
         uint32_t node = largest->items[index].number;

@@ -312,6 +312,16 @@ static enum memscope_status find_holders(struct work *work, struct holders *hold
     return status;
 }
 
+/* The largest suspects mostly are the largest retainers too, whose references are many. */
+static struct memscope_held_answer held_by_suspect(struct work *work, const struct holders *holders, uint32_t node,
+                                                   struct memscope_holding *holdings) {
+    for (size_t index = 0; index < work->answer->dominator_count; index++)
+        if (holders->largest[index].node == node)
+            return (struct memscope_held_answer){work->answer->dominators[index].held_class,
+                                                 work->answer->dominators[index].held_count};
+    return memscope_held_by(&work->asked, node, holdings);
+}
+
 static enum memscope_status find_what_they_hold(struct work *work, struct holders *holders) {
     struct memscope_asked_graph *asked = &work->asked;
     struct memscope_heap_answer *answer = work->answer;
@@ -329,7 +339,7 @@ static enum memscope_status find_what_they_hold(struct work *work, struct holder
     for (size_t index = 0; holdings != NULL && index < holders->suspect_count; index++) {
         uint32_t node = holders->suspects[index].node;
 
-        holders->piles[index] = (struct pile){.node = node, .held = memscope_held_by(asked, node, holdings)};
+        holders->piles[index] = (struct pile){.node = node, .held = held_by_suspect(work, holders, node, holdings)};
     }
     memscope_array_unmap(holdings);
     return answer->dominator_count == holders->count && holdings != NULL ? MEMSCOPE_OK : MEMSCOPE_NO_MEMORY;
