@@ -12,8 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Optimized for speed, unlike the rest of the extension: runs at every malloc and free. */
-#pragma GCC optimize("O2")
 #define INLINE inline __attribute__((always_inline))
 
 /* ---- imports and their replacements ------------------------------------------------------------------------------ */

@@ -39,9 +39,6 @@ bool memscope_probe_stack(void) {
 #include <string.h>
 #include <unwind.h>
 
-/* Optimized for speed, unlike the rest of the extension: runs at every sample, some steps at every frame. */
-#pragma GCC optimize("O2")
-
 #define END_LIMIT 4
 
 static uintptr_t ends[END_LIMIT];
