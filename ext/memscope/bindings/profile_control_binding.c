@@ -19,9 +19,12 @@
 
 struct memscope_profile memscope_profile;
 
-/* Native.prepare_profile -> true, or false if there is no memory. Repeated calls do nothing. Nothing is torn down. */
-VALUE native_prepare_profile(VALUE self) {
-    return memscope_stack_reader_prepare() ? Qtrue : Qfalse;
+/*
+ * Native.prepare_profile(without_gvl) -> true, or false if there is no memory. `without_gvl`: whether the frames of
+ * threads that wait without the GVL are read. Nothing is torn down.
+ */
+VALUE native_prepare_profile(VALUE self, VALUE without_gvl) {
+    return memscope_stack_reader_prepare(RTEST(without_gvl)) ? Qtrue : Qfalse;
 }
 
 /*
@@ -35,12 +38,6 @@ VALUE native_learn_vm_entry_points(VALUE self) {
         memscope_native_frames_learn_callers(3);
     learnt = true;
     return Qnil;
-}
-
-/* Native.read_frames_without_gvl(whether). */
-VALUE native_read_frames_without_gvl(VALUE self, VALUE whether) {
-    memscope_stack_reader_reads_without_gvl(RTEST(whether));
-    return whether;
 }
 
 /* Native.jemalloc_profiling -> :on, :off, :not_built, :no_hook or :other. */

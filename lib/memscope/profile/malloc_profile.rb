@@ -146,14 +146,14 @@ module Memscope
       end
 
       def prepare
-        raise Unavailable, :profile_without_room unless Native.prepare_profile
+        # Before Ruby 3.2, automatic compaction can at any time move objects that the frames of a thread without the GVL
+        # point to.
+        without_gvl = RUBY_VERSION >= "3.2" || !GC.auto_compact
+        raise Unavailable, :profile_without_room unless Native.prepare_profile(without_gvl)
 
         @learnt ||= Thread.new { Native.learn_vm_entry_points }.join && true
         # Loaded now: a trap handler that reads the profile cannot load files.
         %i[Application Libraries].each { |name| Profile.const_get(name) }
-        # Before Ruby 3.2, automatic compaction can at any time move objects that the frames of a thread without the GVL
-        # point to.
-        Native.read_frames_without_gvl(RUBY_VERSION >= "3.2" || !GC.auto_compact)
       end
     end
   end

@@ -432,9 +432,10 @@ void memscope_stack_reader_end(void) {
     memscope_stack_reader_settle();
 }
 
-bool memscope_stack_reader_prepare(void) {
+bool memscope_stack_reader_prepare(bool without_gvl) {
     static bool prepared;
 
+    frames_without_gvl = without_gvl;
     if (!memscope_interned_open() || !memscope_sampled_frames_open())
         return false;
     if (prepared)
@@ -452,8 +453,4 @@ bool memscope_stack_reader_prepare(void) {
     rb_internal_thread_add_event_hook(note_thread, THREAD_EVENTS, NULL);
 #endif
     return true;
-}
-
-void memscope_stack_reader_reads_without_gvl(bool whether) {
-    frames_without_gvl = whether;
 }

@@ -14,11 +14,11 @@
 /* The stack reader of the engine's samplers. */
 unsigned memscope_read_stack(uint64_t *words, unsigned room);
 
-/* Called with the GVL before the first profile. Returns false if there is no memory. Its setup is never torn down. */
-bool memscope_stack_reader_prepare(void);
-
-/* Sets whether the reader reads the frames of threads that wait without the GVL. Needs the GVL. */
-void memscope_stack_reader_reads_without_gvl(bool whether);
+/*
+ * Called with the GVL before each profile. without_gvl: whether the reader reads the frames of threads that wait
+ * without the GVL. Returns false if there is no memory. Its setup, which the first call does, is never torn down.
+ */
+bool memscope_stack_reader_prepare(bool without_gvl);
 
 /* Called when a profile begins: drops the frames and thread names of the previous one. With the GVL. */
 void memscope_stack_reader_begin(void);
