@@ -82,7 +82,7 @@ size_t memscope_held_bytes_asked(struct memscope_held_walk *walk, VALUE object, 
 
 /* The bytes that the object reports beyond its slot, 0 if it is left out. */
 static inline size_t memscope_held_bytes_of(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes) {
-    return MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) ? 0 : memscope_held_bytes_asked(walk, object, slot_bytes);
+    return memscope_holds_only_its_slot(object) ? 0 : memscope_held_bytes_asked(walk, object, slot_bytes);
 }
 
 void memscope_heap_held_close(struct memscope_held_walk *walk);

@@ -74,16 +74,13 @@ void rb_objspace_each_objects_without_setup(memscope_page_callback *callback, vo
 #endif
 
 /*
- * True if the last mark phase marked the object. During a sweep, an unmarked object is garbage or was made since that
- * phase. Exported from 3.1 to 3.3, and only used if pages can be listed during a sweep.
+ * True if pages can be listed during a sweep, and the marks of objects are known: an unmarked object is garbage or was
+ * made since the mark phase.
  */
 #if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P) && !MEMSCOPE_LISTING_FINISHES_GC
-int rb_objspace_marked_object_p(VALUE object);
 #define MEMSCOPE_WALKS_DURING_GC 1
-#define MEMSCOPE_IS_MARKED(object) (rb_objspace_marked_object_p(object) != 0)
 #else
 #define MEMSCOPE_WALKS_DURING_GC 0
-#define MEMSCOPE_IS_MARKED(object) true
 #endif
 
 /*
@@ -187,28 +184,27 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #endif
 
 /* RSTRUCT_EMBED_LEN_MASK: two bits before 3.3, seven since. */
-#if RUBY_API_VERSION_CODE < 30300
-#define MEMSCOPE_STRUCT_IS_EMBEDDED (RUBY_FL_USER1 | RUBY_FL_USER2)
-#else
-#define MEMSCOPE_STRUCT_IS_EMBEDDED                                                                                    \
-    (RUBY_FL_USER1 | RUBY_FL_USER2 | RUBY_FL_USER3 | RUBY_FL_USER4 | RUBY_FL_USER5 | RUBY_FL_USER6 | RUBY_FL_USER7)
-#endif
+#define MEMSCOPE_STRUCT_IS_EMBEDDED ((RUBY_API_VERSION_CODE < 30300 ? 3u : 127u) << (RUBY_FL_USHIFT + 1))
 
 /* BIGNUM_EMBED_FLAG */
 #define MEMSCOPE_BIGNUM_IS_EMBEDDED RUBY_FL_USER2
 
 /*
- * Returns true if, by an object's flags, rb_obj_memsize_of would return just the size of the object's slot (gc.c,
- * obj_memsize_of). From 4.0 on, variables outside the slot belong to another object, an imemo_fields.
+ * True if an object has generic instance variables (of an object that is not a T_OBJECT, T_CLASS or T_MODULE) in a
+ * table of the VM. From 4.0 on they belong to another object, an imemo_fields.
  */
-#if RUBY_API_VERSION_CODE < 40100
 #if RUBY_API_VERSION_CODE < 40000
-#define MEMSCOPE_HAS_VARIABLES_ELSEWHERE(object) RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR)
+#define MEMSCOPE_HAS_GENERIC_VARIABLES(object) RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR)
 #else
-#define MEMSCOPE_HAS_VARIABLES_ELSEWHERE(object) false
+#define MEMSCOPE_HAS_GENERIC_VARIABLES(object) false
 #endif
+
+/*
+ * Returns true if, by an object's flags, rb_obj_memsize_of would return just the size of the object's slot (gc.c,
+ * obj_memsize_of).
+ */
 static inline bool memscope_holds_only_its_slot(VALUE object) {
-    if (MEMSCOPE_HAS_VARIABLES_ELSEWHERE(object))
+    if (RUBY_API_VERSION_CODE >= 40100 || MEMSCOPE_HAS_GENERIC_VARIABLES(object))
         return false;
     switch (RB_BUILTIN_TYPE(object)) {
     case RUBY_T_FLOAT:
@@ -230,10 +226,6 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
         return false;
     }
 }
-#define MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) memscope_holds_only_its_slot(object)
-#else
-#define MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) false
-#endif
 
 /*
  * As rb_objspace_reachable_objects_from, in less time: an embedded String refers to just its class (gc.c,
@@ -241,18 +233,24 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
  */
 static inline void memscope_each_reference(VALUE object, void (*visit)(VALUE referred, void *data), void *data) {
     if (RUBY_API_VERSION_CODE < 40000 && RB_BUILTIN_TYPE(object) == RUBY_T_STRING &&
-        MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object))
+        memscope_holds_only_its_slot(object))
         visit(RBASIC_CLASS(object), data);
     else
         rb_objspace_reachable_objects_from(object, visit, data);
 }
 
-/* The mark function of untyped data. 4.1dev has no RDATA(object)->dmark. */
+/* The functions of an untyped data object, and its data. There are no such objects in 4.1dev. */
 #if RUBY_API_VERSION_CODE < 40100
 #define MEMSCOPE_MARK_OF_UNTYPED_DATA(object) (RDATA(object)->dmark)
+#define MEMSCOPE_FREE_OF_UNTYPED_DATA(object) (RDATA(object)->dfree)
+#define MEMSCOPE_UNTYPED_DATA(object) (RDATA(object)->data)
 #else
 #define MEMSCOPE_MARK_OF_UNTYPED_DATA(object) NULL
+#define MEMSCOPE_FREE_OF_UNTYPED_DATA(object) RUBY_NEVER_FREE
+#define MEMSCOPE_UNTYPED_DATA(object) NULL
 #endif
+#define MEMSCOPE_FREE_OF_DATA(object)                                                                                  \
+    (RTYPEDDATA_P(object) ? RTYPEDDATA_TYPE(object)->function.dfree : MEMSCOPE_FREE_OF_UNTYPED_DATA(object))
 
 /* True if the object is a captured environment, by its imemo_type (internal/imemo.h). */
 #define MEMSCOPE_IS_ENVIRONMENT(object) (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && MEMSCOPE_IMEMO_KIND(object) == 0)
@@ -297,27 +295,15 @@ static inline int memscope_imemo_kind(const char *name) {
 #endif
 
 /* TRANSIENT_HEAP_TOTAL_SIZE and TRANSIENT_HEAP_BLOCK_SIZE (transient_heap.c), removed in 3.3. */
-#if RUBY_API_VERSION_CODE < 30300
-#define MEMSCOPE_TRANSIENT_HEAP_BYTES ((size_t)32 << 20)
-#define MEMSCOPE_TRANSIENT_BLOCK_BYTES ((size_t)32 << 10)
-#else
-#define MEMSCOPE_TRANSIENT_HEAP_BYTES 0
-#define MEMSCOPE_TRANSIENT_BLOCK_BYTES 0
-#endif
+#define MEMSCOPE_TRANSIENT_HEAP_BYTES (RUBY_API_VERSION_CODE < 30300 ? (size_t)32 << 20 : 0)
+#define MEMSCOPE_TRANSIENT_BLOCK_BYTES (RUBY_API_VERSION_CODE < 30300 ? (size_t)32 << 10 : 0)
 
 /*
  * The shape tree and its red-black cache, two mmaps of Init_default_shapes (shape.c): 524,288 shapes of 40 bytes (in
  * 3.2 and 4.1dev, of 32), and since 3.3 a cache of 16,777,216 nodes of 24 bytes.
  */
-#if RUBY_API_VERSION_CODE >= 40100
-#define MEMSCOPE_SHAPE_LIST_BYTES ((size_t)524288 * 32)
-#elif RUBY_API_VERSION_CODE >= 30300
-#define MEMSCOPE_SHAPE_LIST_BYTES ((size_t)524288 * 40)
-#elif RUBY_API_VERSION_CODE >= 30200
-#define MEMSCOPE_SHAPE_LIST_BYTES ((size_t)524288 * 32)
-#else
-#define MEMSCOPE_SHAPE_LIST_BYTES 0
-#endif
+#define MEMSCOPE_SHAPE_BYTES (RUBY_API_VERSION_CODE < 30300 || RUBY_API_VERSION_CODE >= 40100 ? 32 : 40)
+#define MEMSCOPE_SHAPE_LIST_BYTES (RUBY_API_VERSION_CODE >= 30200 ? (size_t)524288 * MEMSCOPE_SHAPE_BYTES : 0)
 #define MEMSCOPE_SHAPE_CACHE_BYTES (RUBY_API_VERSION_CODE >= 30300 ? (size_t)16777216 * 24 : 0)
 
 /* The address of a shape. Shape 0 begins the list. Exported by 3.2 to 3.4. */
@@ -400,15 +386,12 @@ size_t rb_gc_obj_slot_size(VALUE object);
 /* ---- objects' malloc blocks (ruby/heap/object_blocks.c) -------------------------------------------------------- */
 
 /* RHASH_TRANSIENT_FLAG, ROBJ_TRANSIENT_FLAG, RSTRUCT_TRANSIENT_LEN_FLAG: 3.1 and 3.2. */
+#define MEMSCOPE_HASH_IS_TRANSIENT (RUBY_API_VERSION_CODE < 30300 ? RUBY_FL_USER12 : 0)
+#define MEMSCOPE_OBJECT_IS_TRANSIENT (RUBY_API_VERSION_CODE < 30300 ? RUBY_FL_USER2 : 0)
+#define MEMSCOPE_STRUCT_IS_TRANSIENT (RUBY_API_VERSION_CODE < 30300 ? RUBY_FL_USER3 : 0)
 #if RUBY_API_VERSION_CODE < 30300
-#define MEMSCOPE_HASH_IS_TRANSIENT RUBY_FL_USER12
-#define MEMSCOPE_OBJECT_IS_TRANSIENT RUBY_FL_USER2
-#define MEMSCOPE_STRUCT_IS_TRANSIENT RUBY_FL_USER3
 #define MEMSCOPE_ARRAY_IS_TRANSIENT RARRAY_TRANSIENT_FLAG
 #else
-#define MEMSCOPE_HASH_IS_TRANSIENT 0
-#define MEMSCOPE_OBJECT_IS_TRANSIENT 0
-#define MEMSCOPE_STRUCT_IS_TRANSIENT 0
 #define MEMSCOPE_ARRAY_IS_TRANSIENT 0
 #endif
 
@@ -422,15 +405,6 @@ size_t rb_gc_obj_slot_size(VALUE object);
 /* OBJ_FIELD_HEAP of an imemo_fields (internal/imemo.h), from 4.0 on. */
 #define MEMSCOPE_FIELDS_ARE_OUTSIDE RUBY_FL_USER4
 
-/* The free function of an untyped data object, and its data. There are no such objects in 4.1dev. */
-#if RUBY_API_VERSION_CODE < 40100
-#define MEMSCOPE_FREE_OF_UNTYPED_DATA(object) (RDATA(object)->dfree)
-#define MEMSCOPE_UNTYPED_DATA(object) (RDATA(object)->data)
-#else
-#define MEMSCOPE_FREE_OF_UNTYPED_DATA(object) RUBY_NEVER_FREE
-#define MEMSCOPE_UNTYPED_DATA(object) NULL
-#endif
-
 /*
  * True if ruby/re.h and ruby/onigmo.h declare the blocks of a MatchData and a Regexp, which they do not in 4.1dev. An
  * st_table of 4.1dev has its bins and its entries in one block (st.c).
@@ -441,16 +415,6 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #else
 #define MEMSCOPE_KNOWS_PATTERNS 0
 #define MEMSCOPE_BINS_OF_TABLE(table) NULL
-#endif
-
-/*
- * True if an object has generic instance variables (of an object that is not a T_OBJECT, T_CLASS or T_MODULE) in a
- * table of the VM. From 4.0 on they are in an imemo_fields.
- */
-#if RUBY_API_VERSION_CODE < 40000
-#define MEMSCOPE_HAS_GENERIC_VARIABLES(object) RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR)
-#else
-#define MEMSCOPE_HAS_GENERIC_VARIABLES(object) false
 #endif
 
 /* Before 3.3, the mark phase pins the values of generic instance variables (variable.c, gen_ivtbl_mark). */

@@ -204,8 +204,7 @@ static bool waits_for_finalizer(VALUE object) {
     case RUBY_T_DATA:
         if (RTYPEDDATA_P(object) && (RTYPEDDATA_TYPE(object)->flags & RUBY_TYPED_FREE_IMMEDIATELY))
             return RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE) != 0;
-        release =
-            RTYPEDDATA_P(object) ? RTYPEDDATA_TYPE(object)->function.dfree : MEMSCOPE_FREE_OF_UNTYPED_DATA(object);
+        release = MEMSCOPE_FREE_OF_DATA(object);
         return (release != RUBY_NEVER_FREE && release != RUBY_DEFAULT_FREE) || RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE);
     default:
         return RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE) != 0;

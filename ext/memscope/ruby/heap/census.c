@@ -10,11 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Unlike this file, the rest of the extension is compiled for size. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O2")
-#endif
-
 /* ---- cells: the objects of one class and type ------------------------------------------------------------------ */
 
 /* The pass counts each slot in a cell. The groupings by class, type and imemo are sums of cells. */
@@ -117,18 +112,13 @@ static VALUE class_of(VALUE object, int type) {
 
 /*
  * From Ruby 4.0 on, `klass` of an imemo_fields is its owner, which it marks (imemo.c, rb_imemo_mark_and_move). Classes
- * own some, too.
+ * own some, too. All of them have one key, which no cell has, so each comes here.
  */
-static bool holds_variables(int kind) {
-    return RUBY_API_VERSION_CODE >= 40000 && strcmp(MEMSCOPE_IMEMO_NAME(kind), "fields") == 0;
-}
-
-/* All imemos that hold variables have one key, which no cell has, so each of them comes here. */
 static struct cell *add_imemo_cell(struct pass *pass, VALUE object, uint64_t key) {
     struct cell found = {.key = key, .type = RUBY_T_IMEMO, .kind = (uint8_t)MEMSCOPE_IMEMO_KIND(object)};
     VALUE owner = RBASIC(object)->klass;
 
-    if (!holds_variables(found.kind))
+    if (!MEMSCOPE_IS_FIELDS(object))
         return add_cell(pass, &found);
     found.key = KEY(RUBY_T_IMEMO, found.kind + 16);
     if (!RB_SPECIAL_CONST_P(owner)) {
@@ -211,7 +201,7 @@ struct tally {
 };
 
 static size_t size_of(struct pass *pass, VALUE object, int type, size_t slot_bytes) {
-    if (MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) || !is_object(type))
+    if (memscope_holds_only_its_slot(object) || !is_object(type))
         return slot_bytes;
     return slot_bytes + memscope_held_bytes_asked(&pass->held, object, slot_bytes);
 }

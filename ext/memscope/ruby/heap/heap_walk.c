@@ -33,7 +33,7 @@ static void walk_page(struct pass *pass, size_t index) {
         page->live_count++;
         if (!memscope_is_object((VALUE)slot)) /* a zombie or a forwarding address still occupies its slot */
             continue;
-        pass->pins.doubtful = pass->listing->unswept && !MEMSCOPE_IS_MARKED((VALUE)slot);
+        pass->pins.doubtful = pass->listing->unswept && !memscope_object_is_marked((VALUE)slot);
         if (pass->subjects & MEMSCOPE_WALK_PINS)
             memscope_pin_survey_visit(&pass->pins, (VALUE)slot, index);
         if ((pass->subjects & MEMSCOPE_WALK_HELD) && may_be_asked(pass, (VALUE)slot))

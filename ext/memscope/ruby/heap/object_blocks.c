@@ -190,8 +190,7 @@ static bool is_in_slot(VALUE object, const void *data) {
 
 /* An object owns its data only if its type has a function to free it. */
 static bool show_data(const struct showing *showing, VALUE object) {
-    RUBY_DATA_FUNC release =
-        RTYPEDDATA_P(object) ? RTYPEDDATA_TYPE(object)->function.dfree : MEMSCOPE_FREE_OF_UNTYPED_DATA(object);
+    RUBY_DATA_FUNC release = MEMSCOPE_FREE_OF_DATA(object);
     const void *data = RTYPEDDATA_P(object) ? DATA_OF(object) : MEMSCOPE_UNTYPED_DATA(object);
     size_t bytes;
 
