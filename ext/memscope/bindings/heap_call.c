@@ -67,20 +67,12 @@ static bool work_and_answer(void *argument, int answer) {
     return memscope_forked_child_answer(answer, errand->found, errand->size);
 }
 
-static void work_here(const struct memscope_heap_errand *errand) {
-    struct memscope_scratch scratch;
-
-    (void)memscope_scratch_open(&scratch);
-    errand->work(errand->argument, &scratch);
-    memscope_scratch_close(&scratch);
-}
-
 VALUE memscope_heap_call_start(struct memscope_heap_call *call, const struct memscope_heap_errand *errand) {
     VALUE without_room = memscope_heap_call_without_room(call);
     enum memscope_status status;
 
     if (memscope_is_copy()) {
-        work_here(errand);
+        errand->work(errand->argument, &call->listing.scratch);
         return Qnil;
     }
     if (!NIL_P(without_room))

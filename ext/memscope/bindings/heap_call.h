@@ -53,7 +53,7 @@ void memscope_heap_call_settle(struct memscope_heap_call *call, bool collect);
 VALUE memscope_heap_call_list(struct memscope_heap_call *call, const char *reason_beside_ractors);
 
 struct memscope_heap_errand {
-    void (*work)(void *argument, struct memscope_scratch *scratch); /* scratch: the child's own */
+    void (*work)(void *argument, struct memscope_scratch *scratch); /* scratch: the child's own, or the listing's */
     void *argument;
     void *found; /* written by the work, and sent back to the same place here */
     size_t size;

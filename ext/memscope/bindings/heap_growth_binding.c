@@ -193,12 +193,8 @@ VALUE native_heap_growth(VALUE self, VALUE files, VALUE top) {
                                .question = {.top = NUM2UINT(top)},
                                .refusal = Qnil,
                                .incomplete = rb_ary_new()};
-    VALUE result;
 
     if (count < MIN_DUMPS || count > MAX_DUMPS)
         rb_raise(rb_eArgError, "Native.heap_growth: files: given %ld, allowed: %d to %d", count, MIN_DUMPS, MAX_DUMPS);
-    result = rb_ensure(read_growth, (VALUE)&scan, close_growth, (VALUE)&scan);
-    RB_GC_GUARD(scan.incomplete);
-    RB_GC_GUARD(files);
-    return result;
+    return rb_ensure(read_growth, (VALUE)&scan, close_growth, (VALUE)&scan);
 }

@@ -38,11 +38,6 @@ static VALUE time_or_nil(double seconds) {
     return isfinite(seconds) ? LL2NUM((memscope_boot_second() + llround(seconds)) * 1000) : Qnil;
 }
 
-static void set_unless_nil(VALUE hash, const char *key, VALUE value) {
-    if (!NIL_P(value))
-        memscope_hash_set(hash, key, value);
-}
-
 static VALUE rounded(double number, double digits) {
     return DBL2NUM(round(number * digits) / digits);
 }
@@ -105,14 +100,14 @@ static VALUE evidence_to_hash(const struct memscope_history *history, const stru
     memscope_hash_set(hash, "points", SIZET2NUM(history->trend.count));
     memscope_hash_set(hash, "epoch_seconds", UINT2NUM(history->epoch_seconds));
     memscope_hash_set(hash, "span_seconds", integer_or_nil(history->last_seconds - history->first_seconds));
-    set_unless_nil(hash, "lasting_seconds",
-                   integer_or_nil(history->last_seconds + history->epoch_seconds - verdict->since_seconds));
-    set_unless_nil(hash, "rss_bytes", integer_or_nil(history->rss_bytes));
-    set_unless_nil(hash, "unshared_bytes", integer_or_nil(history->unshared_bytes));
+    memscope_hash_set(hash, "lasting_seconds",
+                      integer_or_nil(history->last_seconds + history->epoch_seconds - verdict->since_seconds));
+    memscope_hash_set(hash, "rss_bytes", integer_or_nil(history->rss_bytes));
+    memscope_hash_set(hash, "unshared_bytes", integer_or_nil(history->unshared_bytes));
     memscope_hash_set(hash, "p_value", rounded(verdict->p_value, 1e6));
     memscope_hash_set(hash, "noise_bytes", integer_or_nil(memory->noise.white * 1048576.0));
-    set_unless_nil(hash, "step_bytes", integer_or_nil(verdict->step_bytes));
-    set_unless_nil(hash, "ends_near_bytes", integer_or_nil(verdict->ends_near_bytes));
+    memscope_hash_set(hash, "step_bytes", integer_or_nil(verdict->step_bytes));
+    memscope_hash_set(hash, "ends_near_bytes", integer_or_nil(verdict->ends_near_bytes));
     if (rings == NULL || !memscope_rings_span(rings, &first, &last))
         return hash;
     if (memscope_history_change(rings, MEMSCOPE_HISTORY_rss, first, &change))
