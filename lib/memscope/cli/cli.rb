@@ -13,7 +13,7 @@ module Memscope
   module CLI
     # The names of the commands.
     COMMANDS = %w[report doctor census heap dump profile leaks tags requires watch postmortem purge attach top ps
-                  exec].freeze
+                  exec mcp].freeze
 
     COMMANDS.each { |name| autoload :"#{name.capitalize}Command", "#{__dir__}/#{name}_command.rb" }
 

@@ -25,10 +25,12 @@ module Memscope
 
       def show
         verdict = ask(:verdict)
-        return tell(observed, History.read) if verdict.reasons.key?(:running) && !@given[:json] && !@given[:every]
+        return tell(observed, History.read) if verdict.reasons.key?(:running) && observes?
 
         tell(verdict, (ask(:history) unless @given[:json]))
       end
+
+      def observes? = !@given[:json] && !@given[:every]
 
       # How the last release of the process's service differs from the one before it, by their black boxes.
       def footer

@@ -1,0 +1,97 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Memscope
+  module CLI
+    class McpCommand < Command
+      # A command's text for an assistant, in parts, with its confidence, and what to ask next: the tools among the
+      # commands that the text names.
+      # @api private
+      class Answer
+        # Of a part of the text. With what is below it, an answer has at most 2,000 tokens of four bytes.
+        MAX_BYTES = 6_800
+        MAX_REASONS = 3
+        MAX_HINTS = 3
+        # What to ask next if the text names nothing.
+        NEXT = { "ps" => "doctor", "report" => "doctor", "watch" => "doctor", "doctor" => "heap", "tags" => "heap",
+                 "profile" => "heap" }.freeze
+        COMMAND = /\bmemscope (#{TOOLS.join('|')})((?: --[a-z-]+(?:[= ][^\s`-][^\s`]*)?)+)/
+        OPTION = /--([a-z-]+)(?:[= ]([^\s-]\S*))?/
+
+        attr_reader :text, :hints, :failed
+
+        # @param readings [Array<Reading>, nil] nil if the command failed
+        def initialize(tool, arguments, text, readings)
+          @call = { tool: tool, arguments: arguments }
+          @parts = parts_of(text)
+          @failed = readings.nil?
+          @hints = { confidence: confidence(readings), next: suggested(text.gsub(/\s+/, " ")) }.compact
+        end
+
+        # @param number [Integer] from 1
+        # @return [Answer] whose text is this part of it
+        def part(number)
+          number = number.clamp(1, @parts.size)
+          @text = [@parts[number - 1], rest(number), *below].compact.join("\n")
+          self
+        end
+
+        private
+
+        def parts_of(text)
+          bytes = 0
+          lines = text.scrub("?").lines(chomp: true).map { |line| line.byteslice(0, MAX_BYTES).scrub("") }
+          lines = lines.slice_when { |_line, following| (bytes += following.bytesize + 1) > MAX_BYTES && (bytes = 0) }
+          lines.map { |part| part.join("\n") }
+        end
+
+        def rest(number)
+          left = @parts.drop(number).sum { |part| part.lines.size }
+          WORDS.fill("mcp.rest", left: left, call: told(@call, part: number + 1)) if left.positive?
+        end
+
+        def below
+          top = WORDS.fill("mcp.top", top: @call[:arguments][:top]) if @call[:arguments].key?(:top)
+          [*top, "confidence: #{@hints[:confidence]}", *@hints[:next].map { |call| "next: #{told(call)}" }]
+        end
+
+        def told(call, **more) = "#{call[:tool]} #{JSON.generate({ **call[:arguments], **more })}"
+
+        # What a reading lacks has a reason. A verdict is as certain as it says.
+        def confidence(readings)
+          return WORDS["mcp.failed"] unless readings
+
+          reasons = readings.flat_map { |reading| reading.reasons.map { |name, why| "#{name}: #{why}" } }
+          share, = readings.grep(Verdict).map(&:confidence)
+          return WORDS.fill("mcp.sure", share: (share * 100).round) if share
+          return WORDS[readings.empty? ? "mcp.as_told" : "mcp.exact"] if reasons.empty?
+
+          WORDS.fill("mcp.lacks", reasons: reasons.first(MAX_REASONS).join("; ")[0, 600])
+        end
+
+        def suggested(text)
+          found = text.scan(COMMAND).map { |tool, options| { tool: tool, arguments: arguments(options) } }
+          calls = found.select { |call| call[:arguments].key?(:pid) && !same?(call) }.uniq
+          calls.empty? ? usual(text) : calls.first(MAX_HINTS)
+        end
+
+        def same?(call) = call[:tool] == @call[:tool] && @call[:arguments] >= call[:arguments]
+
+        # About this process, or the first that is listed.
+        def usual(text)
+          pid = @call[:arguments][:pid] || text[/ (\d+) /, 1]&.to_i
+          NEXT.key?(@call[:tool]) && pid ? [{ tool: NEXT[@call[:tool]], arguments: { pid: pid } }] : []
+        end
+
+        def arguments(options)
+          options.scan(OPTION).filter_map do |name, value|
+            name = name.tr("-", "_").to_sym
+            value = value&.sub(/[.,;:)]+\z/, "")
+            [name, value.nil? || NUMBER[value] || value] if ARGUMENTS.include?(name)
+          end.to_h
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,101 @@
+# frozen_string_literal: true
+
+require "stringio"
+
+module Memscope
+  module CLI
+    # `memscope mcp` serves an assistant: commands that only read are tools of the Model Context Protocol, over standard
+    # input and output. Their arguments and their texts are those of the command line.
+    class McpCommand < Command
+      # The commands, in the order in which to ask them.
+      TOOLS = %w[ps doctor watch report heap profile tags postmortem].freeze
+      # Their options that are arguments. The others write files, collect garbage, or stop the process for long.
+      ARGUMENTS = %i[pid top deep shared objects garbage mappings arenas size_classes workers settings paths_to strings
+                     seconds backend by].freeze
+      WITHOUT_PID = %w[ps postmortem].freeze
+      TYPES = { NUMBER => "integer", FRACTION => "number" }.freeze
+      # An answer is short, and comes before an assistant gives up.
+      DEFAULTS = { top: 5, seconds: 20 }.freeze
+      PART = { type: "integer", minimum: 1, description: WORDS["mcp.part"] }.freeze
+      READS_ONLY = { read_only_hint: true, destructive_hint: false, open_world_hint: false }.freeze
+
+      require_relative "mcp/answer"
+
+      # A command that waits for nobody, and keeps the readings that it prints.
+      module AtOnce
+        def readings = @readings || []
+
+        def options = switches.to_h { |switch| [switch.long.first.delete_prefix("--").tr("-", "_").to_sym, switch] }
+
+        private
+
+        def deliver_readings(readings, **) = super.tap { @readings = readings }
+
+        def observes? = false
+      end
+      private_constant :AtOnce
+
+      private
+
+      def perform
+        Loading.gem("mcp", "memscope mcp", version: "~> 1.9")
+        MCP::Server::Transports::StdioTransport.new(server).open
+        FINE
+      rescue LoadError => e
+        failure(e.message)
+      end
+
+      def server
+        reporter = ->(error, _context) { @err.puts error.full_message(highlight: false) }
+        MCP::Server.new(name: "memscope-ruby", version: VERSION, instructions: WORDS["mcp.instructions"],
+                        tools: TOOLS.map { |name| tool(name) }, capabilities: { tools: {} },
+                        configuration: MCP::Configuration.new(exception_reporter: reporter))
+      end
+
+      def tool(name)
+        ask = method(:answer)
+        description = "#{Help.summary(name).capitalize}. #{WORDS["mcp.#{name}"]}"
+        MCP::Tool.define(name: name, description: description, annotations: READS_ONLY,
+                         input_schema: schema(name)) do |server_context:, **arguments| # rubocop:disable Lint/UnusedBlockArgument
+          answer = ask.call(name, **arguments)
+          MCP::Tool::Response.new([{ type: "text", text: answer.text }], structured_content: answer.hints,
+                                                                         error: answer.failed)
+        end
+      end
+
+      def schema(name)
+        properties = options_of(name).to_h do |argument, switch|
+          limit = named(name).declaration.limits.fetch(argument) { LIMITS[argument] }
+          type = switch.arg ? TYPES.fetch(limit&.type, "string") : "boolean"
+          words = [*switch.desc.grep_v(/\Adefault: /), limit&.words]
+          [argument, { type: type, description: words.compact.join(" "), default: DEFAULTS[argument] }.compact]
+        end
+        { properties: { **properties, part: PART }, required: WITHOUT_PID.include?(name) ? [] : ["pid"],
+          additionalProperties: false }
+      end
+
+      def named(name) = CLI.const_get(:"#{name.capitalize}Command")
+
+      def command(name, out = nil) = named(name).new(out: out, err: out).extend(AtOnce)
+
+      def options_of(name) = command(name).options.slice(*ARGUMENTS)
+
+      # Another part of the last answer is of the same reading.
+      def answer(name, part: 1, **arguments)
+        question = [name, arguments]
+        @last = [question, read(name, arguments)] unless part > 1 && @last&.first == question
+        @last.last.part(part)
+      end
+
+      def read(name, arguments)
+        given = { **DEFAULTS.slice(*options_of(name).keys), **arguments }
+        out = StringIO.new.set_encoding(Encoding::UTF_8)
+        asked = command(name, out)
+        asked.run(given.filter_map { |option, value| [dashed(option), *(value unless value == true)].join("=") if value })
+        Answer.new(name, given, out.string, asked.readings)
+      rescue Failure => e
+        Answer.new(name, given, "#{out.string}#{e.message}", nil)
+      end
+    end
+  end
+end
