@@ -62,7 +62,7 @@ class ContractTest < MemscopeTest
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
   COMMANDS = %w[report doctor census heap dump purge top ps profile leaks tags requires watch
-                postmortem exec].freeze
+                postmortem exec mcp].freeze
   PAGES = %w[/ /history /objects /profile /allocator /objects.json /objects.txt /allocator.json /allocator.txt
              /metrics].freeze
   # The other pages answer that no profile is running, or no census or heap graph was taken, if none is.

@@ -35,7 +35,7 @@ class CLITest < MemscopeTest
 
   def test_usage_errors
     commands = "report, doctor, census, heap, dump, profile, leaks, tags, requires, watch, postmortem, " \
-               "purge, attach, top, ps, exec, --help, --version"
+               "purge, attach, top, ps, exec, mcp, --help, --version"
 
     assert_refused "memscope: unknown command: reprot (did you mean report?); allowed: #{commands}", "reprot"
     assert_refused "memscope: unknown command: gc; allowed: #{commands}", "gc"

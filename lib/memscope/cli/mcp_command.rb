@@ -48,13 +48,16 @@ module Memscope
       def server
         reporter = ->(error, _context) { @err.puts error.full_message(highlight: false) }
         MCP::Server.new(name: "memscope-ruby", version: VERSION, instructions: WORDS["mcp.instructions"],
-                        tools: TOOLS.map { |name| tool(name) }, capabilities: { tools: {} },
+                        tools: tools.map { |name| tool(name) }, capabilities: { tools: {} },
                         configuration: MCP::Configuration.new(exception_reporter: reporter))
       end
 
+      # With --pid, they are about that process.
+      def tools = @given.key?(:pid) ? TOOLS - WITHOUT_PID : TOOLS
+
       def tool(name)
         ask = method(:answer)
-        description = "#{Help.summary(name).capitalize}. #{WORDS["mcp.#{name}"]}"
+        description = "#{Help.summary(name).sub(/\A./, &:upcase)}. #{WORDS["mcp.#{name}"]}"
         MCP::Tool.define(name: name, description: description, annotations: READS_ONLY,
                          input_schema: schema(name)) do |server_context:, **arguments| # rubocop:disable Lint/UnusedBlockArgument
           answer = ask.call(name, **arguments)
@@ -70,8 +73,9 @@ module Memscope
           words = [*switch.desc.grep_v(/\Adefault: /), limit&.words]
           [argument, { type: type, description: words.compact.join(" "), default: DEFAULTS[argument] }.compact]
         end
-        { properties: { **properties, part: PART }, required: WITHOUT_PID.include?(name) ? [] : ["pid"],
-          additionalProperties: false }
+        properties[:pid] = { type: "integer", enum: @given.values_at(:pid) } if @given.key?(:pid)
+        { properties: { **properties, part: PART }, additionalProperties: false,
+          required: @given.key?(:pid) || WITHOUT_PID.include?(name) ? [] : ["pid"] }
       end
 
       def named(name) = CLI.const_get(:"#{name.capitalize}Command")
@@ -88,10 +92,11 @@ module Memscope
       end
 
       def read(name, arguments)
-        given = { **DEFAULTS.slice(*options_of(name).keys), **arguments }
+        given = { **DEFAULTS.slice(*options_of(name).keys), **@given.slice(:pid), **arguments }
         out = StringIO.new.set_encoding(Encoding::UTF_8)
         asked = command(name, out)
-        asked.run(given.filter_map { |option, value| [dashed(option), *(value unless value == true)].join("=") if value })
+        given.select! { |_option, value| value }
+        asked.run(given.map { |option, value| value == true ? dashed(option) : "#{dashed(option)}=#{value}" })
         Answer.new(name, given, out.string, asked.readings)
       rescue Failure => e
         Answer.new(name, given, "#{out.string}#{e.message}", nil)

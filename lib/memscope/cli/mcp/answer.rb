@@ -62,12 +62,13 @@ module Memscope
         def confidence(readings)
           return WORDS["mcp.failed"] unless readings
 
-          reasons = readings.flat_map { |reading| reading.reasons.map { |name, why| "#{name}: #{why}" } }
           share, = readings.grep(Verdict).map(&:confidence)
           return WORDS.fill("mcp.sure", share: (share * 100).round) if share
+
+          reasons = readings.flat_map { |reading| reading.reasons.map { |name, why| "#{name} (#{why[0, 100]})" } }
           return WORDS[readings.empty? ? "mcp.as_told" : "mcp.exact"] if reasons.empty?
 
-          WORDS.fill("mcp.lacks", reasons: reasons.first(MAX_REASONS).join("; ")[0, 600])
+          WORDS.fill("mcp.lacks", reasons: reasons.first(MAX_REASONS).join("; "))
         end
 
         def suggested(text)
