@@ -9,7 +9,7 @@ class McpCommandTest < MemscopeTest
   include CommandLine
 
   READ = %w[ps doctor watch report heap profile tags postmortem].freeze
-  REQUIRED = Hash.new(["pid"]).merge("ps" => [], "postmortem" => []).freeze
+  REQUIRED = Hash.new(["pid"].freeze).merge("ps" => [], "postmortem" => []).freeze
   # A process with a secret in its objects, which listens.
   SECRET = "canary-4b1d77"
   PROGRAM = <<~RUBY
