@@ -33,43 +33,41 @@ module Memscope
     # waiting. A child that is forked during a purge can purge.
     class Busy < StandardError; end
 
-    class << self
-      # @api private
-      def run(levers, **options) = Run.new(levers, **options).result
+    # @api private
+    def self.run(levers, **options) = Run.new(levers, **options).result
 
-      # Predicts, like a dry run, the bytes that each lever would return by itself, from readings already taken.
-      # @api private
-      def forecast(evidence) = Run.new([], dry_run: true).result(evidence)
+    # Predicts, like a dry run, the bytes that each lever would return by itself, from readings already taken.
+    # @api private
+    def self.forecast(evidence) = Run.new([], dry_run: true).result(evidence)
 
-      # @api private
-      # @return [Hash{Symbol => String, nil}] for each of these levers, why this process cannot run it; nil if it can
-      def missing(levers = LEVERS)
-        compact = Compaction.missing if levers.include?(:compact)
-        { gc: nil, compact: compact, **Reasons.sentences(Native.levers) }.slice(*levers)
-      end
+    # @api private
+    # @return [Hash{Symbol => String, nil}] for each of these levers, why this process cannot run it; nil if it can
+    def self.missing(levers = LEVERS)
+      compact = Compaction.missing if levers.include?(:compact)
+      { gc: nil, compact: compact, **Reasons.sentences(Native.levers) }.slice(*levers)
+    end
 
-      # @api private
-      # @return [Symbol, nil] the lever that returns all unused memory of this process's allocator; nil if none does
-      def allocators_lever = (%i[purge trim collect] - Native.levers.compact.keys).first
+    # @api private
+    # @return [Symbol, nil] the lever that returns all unused memory of this process's allocator; nil if none does
+    def self.allocators_lever = (%i[purge trim collect] - Native.levers.compact.keys).first
 
-      # A lower bound on the bytes that `allocators_lever` returns, without the pages that other processes share if
-      # these are known. nil if the ledger does not suffice (:trim needs a deep one). Tier T1.
-      # @api private
-      def least_bytes(ledger)
-        lever = allocators_lever or return
+    # A lower bound on the bytes that `allocators_lever` returns, without the pages that other processes share if
+    # these are known. nil if the ledger does not suffice (:trim needs a deep one). Tier T1.
+    # @api private
+    def self.least_bytes(ledger)
+      lever = allocators_lever or return
 
-        forecast = Forecast.of(lever, ledger, collect: false)
-        (forecast.private_bytes || forecast.bytes)&.begin
-      end
+      forecast = Forecast.of(lever, ledger, collect: false)
+      (forecast.private_bytes || forecast.bytes)&.begin
+    end
 
-      # @api private
-      # @raise [Busy]
-      def with_exclusive_purge
-        result = nil
-        return result if Native.with_exclusive_purge { result = yield }
+    # @api private
+    # @raise [Busy]
+    def self.with_exclusive_purge
+      result = nil
+      return result if Native.with_exclusive_purge { result = yield }
 
-        raise Busy, "another thread of this process is purging or tuning; try again when it has finished"
-      end
+      raise Busy, "another thread of this process is purging or tuning; try again when it has finished"
     end
 
     # One purge. Refuses invalid arguments before it does anything. Then reads a ledger and, for each lever, makes a

@@ -54,27 +54,25 @@ module Memscope
       COPIES = %i[no_attach pause so].freeze
       DECLARED = { limits: {}, most: 0, program: [], process: [], exclusive: [], defaults: {} }.freeze
 
-      class << self
-        def title = name.split("::").last.delete_suffix("Command").downcase
+      def self.title = name.split("::").last.delete_suffix("Command").downcase
 
-        def declaration = @declaration || declare
+      def self.declaration = @declaration || declare
 
-        def declare(**fields) = @declaration = Declaration.new(**DECLARED, **fields).freeze
+      def self.declare(**fields) = @declaration = Declaration.new(**DECLARED, **fields).freeze
 
-        def write(out, text)
-          out.write(text)
-          out.flush
-          FINE
-        rescue SystemCallError, IOError => e
-          raise Failure.new(INPUT_OUTPUT, "standard output: #{e.message}")
-        end
+      def self.write(out, text)
+        out.write(text)
+        out.flush
+        FINE
+      rescue SystemCallError, IOError => e
+        raise Failure.new(INPUT_OUTPUT, "standard output: #{e.message}")
+      end
 
-        # @return [String] "reprot (did you mean report?)"
-        def questioned(given, known)
-          checker = DidYouMean::SpellChecker.new(dictionary: known) if defined?(DidYouMean::SpellChecker)
-          nearest, = checker&.correct(given)
-          nearest ? WORDS.fill(:did_you_mean, given: given, nearest: nearest) : given
-        end
+      # @return [String] "reprot (did you mean report?)"
+      def self.questioned(given, known)
+        checker = DidYouMean::SpellChecker.new(dictionary: known) if defined?(DidYouMean::SpellChecker)
+        nearest, = checker&.correct(given)
+        nearest ? WORDS.fill(:did_you_mean, given: given, nearest: nearest) : given
       end
 
       def initialize(out:, err:)

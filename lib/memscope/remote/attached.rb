@@ -11,58 +11,56 @@ module Memscope
     IDLE_SECONDS = 1800
     POLL_SECONDS = 1
 
-    class << self
-      # In a thread of its own, which ends when the process listens no longer.
-      #
-      # @param actions [Boolean, nil] the setting; nil: as the program has set it
-      # @raise [Configuration::Late] if it was another one before
-      def run(actions: nil)
-        unless [nil, Loading.unit(:Configuration).so_far.actions].include?(actions)
-          Loading.unit(:Configuration).change { |config| config.actions = actions }
-        end
-        listener = Listener.listen(nil)
-        sampled = !History.running?
-        History.boot { sampled &&= Configuration.effective(:history) }
-        sleep POLL_SECONDS while listener.open? && Clock.now - listener.last_client < IDLE_SECONDS
-        listener.close
-        History.stop if sampled
+    # In a thread of its own, which ends when the process listens no longer.
+    #
+    # @param actions [Boolean, nil] the setting; nil: as the program has set it
+    # @raise [Configuration::Late] if it was another one before
+    def self.run(actions: nil)
+      unless [nil, Loading.unit(:Configuration).so_far.actions].include?(actions)
+        Loading.unit(:Configuration).change { |config| config.actions = actions }
       end
+      listener = Listener.listen(nil)
+      sampled = !History.running?
+      History.boot { sampled &&= Configuration.effective(:history) }
+      sleep POLL_SECONDS while listener.open? && Clock.now - listener.last_client < IDLE_SECONDS
+      listener.close
+      History.stop if sampled
+    end
 
-      # The text that a process evaluates to load and run this file. A program that has loaded memscope keeps that one.
-      # In a Rails application that has booted, memscope.rb would come too late: it adds to what boots. The text runs
-      # within some method of the program, so its variables are its own, and it finds constants from the top.
-      #
-      # @param paths [Array<String>] directories of the library and of the extension, as the process sees them
-      # @return [String] Ruby. If it fails, another thread is named "!" and the error's class, for five seconds, and
-      #   the program's standard error has the error
-      def text(thread, paths, actions:)
-        <<~RUBY
-          ::Thread.new do |; loaded, own, library, error, told|
-            ::Thread.current.report_on_exception = false
-            ::Thread.current.name = #{thread.dump}
-            ::Object.new.instance_exec do
-              loaded = defined?(::Memscope) && ::Memscope.respond_to?(:ledger)
-              own = loaded && $LOADED_FEATURES.any? { |path| path.end_with?("/memscope.rb") }
-              library = loaded ? ::File.dirname(::Memscope.method(:ledger).source_location.first, 3) : #{paths.first.dump}
-              $LOAD_PATH.unshift(#{paths.map(&:dump).join(', ')})
-              require "\#{library}/memscope/setup/facade"
-              require "\#{library}/memscope/remote/attached"
-              #{paths.size}.times { $LOAD_PATH.shift }
-              ::Memscope::Attached.run(actions: own ? nil : #{actions})
-            end
-          rescue ::Exception => error
-            told = ::Thread.new { ::Thread.current.name = "!\#{error.class}"; ::Kernel.sleep 5 }
-            ::Kernel.warn "memscope attach: \#{error.full_message(highlight: false)}"
-            told.join
+    # The text that a process evaluates to load and run this file. A program that has loaded memscope keeps that one.
+    # In a Rails application that has booted, memscope.rb would come too late: it adds to what boots. The text runs
+    # within some method of the program, so its variables are its own, and it finds constants from the top.
+    #
+    # @param paths [Array<String>] directories of the library and of the extension, as the process sees them
+    # @return [String] Ruby. If it fails, another thread is named "!" and the error's class, for five seconds, and
+    #   the program's standard error has the error
+    def self.text(thread, paths, actions:)
+      <<~RUBY
+        ::Thread.new do |; loaded, own, library, error, told|
+          ::Thread.current.report_on_exception = false
+          ::Thread.current.name = #{thread.dump}
+          ::Object.new.instance_exec do
+            loaded = defined?(::Memscope) && ::Memscope.respond_to?(:ledger)
+            own = loaded && $LOADED_FEATURES.any? { |path| path.end_with?("/memscope.rb") }
+            library = loaded ? ::File.dirname(::Memscope.method(:ledger).source_location.first, 3) : #{paths.first.dump}
+            $LOAD_PATH.unshift(#{paths.map(&:dump).join(', ')})
+            require "\#{library}/memscope/setup/facade"
+            require "\#{library}/memscope/remote/attached"
+            #{paths.size}.times { $LOAD_PATH.shift }
+            ::Memscope::Attached.run(actions: own ? nil : #{actions})
           end
-        RUBY
-      end
+        rescue ::Exception => error
+          told = ::Thread.new { ::Thread.current.name = "!\#{error.class}"; ::Kernel.sleep 5 }
+          ::Kernel.warn "memscope attach: \#{error.full_message(highlight: false)}"
+          told.join
+        end
+      RUBY
+    end
 
-      # The text that ends a listener. Its thread must live until it is seen from outside.
-      def closing_text(thread)
-        "::Thread.new { ::Thread.current.name = #{thread.dump}; " \
-          "::Memscope::Listener.current&.close if defined?(::Memscope::Listener); ::Kernel.sleep 1 }"
-      end
+    # The text that ends a listener. Its thread must live until it is seen from outside.
+    def self.closing_text(thread)
+      "::Thread.new { ::Thread.current.name = #{thread.dump}; " \
+        "::Memscope::Listener.current&.close if defined?(::Memscope::Listener); ::Kernel.sleep 1 }"
     end
   end
 end

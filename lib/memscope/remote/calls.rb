@@ -198,8 +198,7 @@ module Memscope
 
       # Writes to `path` in this process's own view of the file system, which the client cannot know.
       def dump(path: nil, format: "perfetto", **options)
-        absolute = path.is_a?(String) && path.start_with?("/") && !path.include?("\0")
-        Field.refuse(:path, path, "an absolute path", call: :dump) unless absolute
+        Field.check(:path, path, "an absolute path", call: :dump) { Field.absolute?(path) }
         Loading.unit(:Dump).write(path, format: choose(:format, format, Dump::FORMATS.keys, call: :dump), **options)
       rescue SystemCallError => e
         raise Dump::Failed, WORDS.fill(:no_dump, why: e.class.new.message)

@@ -41,8 +41,7 @@ module Memscope
 
       # Refuses a path unless it is absolute (abstract names are not) and short enough. `besides` is also allowed.
       def check_path(path, argument = "a socket's path", besides = "", call: nil)
-        absolute = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/")
-        return path if absolute && path.bytesize <= MAX_PATH_BYTES && !path.include?("\0")
+        return path if Field.absolute?(path) && path.bytesize <= MAX_PATH_BYTES
 
         Field.refuse(argument, path, "#{besides}#{WORDS.fill(:path, bytes: MAX_PATH_BYTES)}", call: call)
       end

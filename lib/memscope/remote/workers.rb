@@ -17,37 +17,35 @@ module Memscope
   class Workers < Reading
     include Collection
 
-    class << self
-      # @api private
-      def read = (current || Watch.new(Reporter.new(role: :single))).read(self)
+    # @api private
+    def self.read = (current || Watch.new(Reporter.new(role: :single))).read(self)
 
-      # Makes this process take a reading of itself every `worker_interval_seconds`, so that `Memscope.workers` and
-      # the history know it: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which
-      # sleeps between readings, or starts it again if it was killed. A forked child does not inherit the thread and has
-      # to call this method itself.
-      #
-      # @param log [#log, nil] where the policy's lines go without a logger
-      # @return [void]
-      def watch(log = nil)
-        History.start if Configuration.effective(:history)
-        BlackBox.start if Runtime.current.black_box.nil?
-        return current.resume if current
+    # Makes this process take a reading of itself every `worker_interval_seconds`, so that `Memscope.workers` and
+    # the history know it: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which
+    # sleeps between readings, or starts it again if it was killed. A forked child does not inherit the thread and has
+    # to call this method itself.
+    #
+    # @param log [#log, nil] where the policy's lines go without a logger
+    # @return [void]
+    def self.watch(log = nil)
+      History.start if Configuration.effective(:history)
+      BlackBox.start if Runtime.current.black_box.nil?
+      return current.resume if current
 
-        controller = Controller.new(SingleHost.new, log)
-        watch = Watch.new(Reporter.new(role: :single), controller: controller)
-        Runtime.current.workers = watch.tap(&:start)
-        nil
-      end
+      controller = Controller.new(SingleHost.new, log)
+      watch = Watch.new(Reporter.new(role: :single), controller: controller)
+      Runtime.current.workers = watch.tap(&:start)
+      nil
+    end
 
-      # @api private
-      # @return [Watch, Cluster, nil] the object that takes this process's readings. nil if nothing was started, as in a
-      #   process that a worker forked
-      def current = Runtime.current.workers
+    # @api private
+    # @return [Watch, Cluster, nil] the object that takes this process's readings. nil if nothing was started, as in a
+    #   process that a worker forked
+    def self.current = Runtime.current.workers
 
-      # @api private
-      def of(workers, since:, reasons: {}, tier: :T0)
-        capture({ workers: workers, reasons: reasons, cost: Cost.of(tier, Cost.now - since) })
-      end
+    # @api private
+    def self.of(workers, since:, reasons: {}, tier: :T0)
+      capture({ workers: workers, reasons: reasons, cost: Cost.of(tier, Cost.now - since) })
     end
 
     # @param index [Integer] Puma's number of a worker

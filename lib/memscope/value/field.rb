@@ -137,6 +137,11 @@ module Memscope
     # @return [String] as `text` returns it, and one line
     def self.line(string) = text(string, HIDDEN)
 
+    # @return [Boolean] whether it is an absolute path, which can have any bytes but NUL
+    def self.absolute?(path)
+      path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/") && !path.b.include?("\0")
+    end
+
     # @return [String] its `inspect`, cut if it is long; its class if it cannot be inspected; for a huge Integer, its
     #   bit length
     def self.excerpt(value)

@@ -37,12 +37,8 @@ module Memscope
 
       # An absolute path, because the process may change its directory, or one of the others.
       def path(*others)
-        fits = lambda do |value|
-          path = plain(value)
-          path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/") && !path.b.include?("\0")
-        end
         Type.new([*others.map(&:inspect), "an absolute path"].join(", "),
-                 ->(value) { others.include?(value) || fits[value] },
+                 ->(value) { others.include?(value) || Field.absolute?(plain(value)) },
                  ->(value) { others.include?(value) ? value : String.new(plain(value)).freeze })
       end
 
