@@ -94,7 +94,7 @@ class RailsApplicationTest < ApplicationTest
   end
 
   def purged_by_the_kernels_count(application, lever)
-    8.times { application.post("/garbage", form: { mebibytes: 64 }) }
+    6.times { application.post("/garbage", form: { mebibytes: 32 }) }
     before = application.worker_pids.to_h { |pid| [pid, resident_bytes(pid)] }
     answer = purge(application, lever)
 

@@ -106,7 +106,7 @@ class ObjectProfileTest < MemscopeTest
     lines, reason = child(<<~RUBY)
       #{LENGTHY}
       profile
-      9000.times { |number| define("made_\#{number}") && send("made_\#{number}") }
+      6000.times { |number| define("made_\#{number}") && send("made_\#{number}") }
       define(:late, "Array.new(20_000) { Object.new }")
       GC.start
       $held = late
@@ -236,7 +236,7 @@ class ObjectProfileTest < MemscopeTest
   def test_the_cost_is_what_the_program_takes_longer
     longer, charged = child(<<~RUBY)
       cpu = -> { Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :nanosecond) }
-      timed = -> { GC.start; cpu.call.then { |from| 300_000.times { Object.new }; cpu.call - from } }
+      timed = -> { GC.start; cpu.call.then { |from| 200_000.times { Object.new }; cpu.call - from } }
       turns = Array.new(7) do
         without = timed.call
         profile
@@ -351,7 +351,7 @@ class ObjectProfileTest < MemscopeTest
       class Held; end
       profile(budget: 1)
       $held = Array.new(100) { |round| GC.start if round % 10 == 0; Array.new(200) { Held.new } }
-      GC.stress = true
+      GC.stress = 3 # no major collections, and lazy sweeping
       body = Memscope.const_get(:Native).object_profile_with_objects
       GC.stress = false
       mine = body[:stacks].each_index.select { |index| body[:stacks][index][:class_name] == "Held" }

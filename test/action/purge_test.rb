@@ -68,14 +68,14 @@ class PurgeTest < MemscopeTest
     skip_under_sanitizer
     purges = child_json(<<~RUBY, requires: %w[json memscope/judge/history])
       GC.disable
-      kept = Array.new(300_000) { |index| "kept \#{index} " * 10 }
+      kept = Array.new(100_000) { |index| "kept \#{index} " * 10 }
       sampler = Memscope::History::Sampler.new
       walking = true
       walker = Thread.new { sampler.send(:held) && sleep(0.01) while walking }
       trapped = Queue.new
       trap(:USR1) { trapped << Memscope.purge(:gc) }
       purges = Array.new(3) do
-        Array.new(300_000) { |index| "row \#{index} " * 10 }
+        Array.new(150_000) { |index| "row \#{index} " * 10 }
         Memscope.purge(:gc, :trim)
       end
       Process.kill(:USR1, Process.pid)

@@ -37,7 +37,7 @@ class CopyBindingTest < MemscopeTest
     awaited: "await_gc", collected: "collect_garbage", inflation: "profile_inflation"
   }.freeze
 
-  both_allocators "each call answers about the process" do |preload|
+  both_allocators "each call answers about the process", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     copy = asked(CALLS.values, preload: preload)
     found = CALLS.keys.zip(copy.answers).to_h
@@ -71,7 +71,7 @@ class CopyBindingTest < MemscopeTest
     assert_includes (MAPPED - (1 << 20))..(MAPPED + (1 << 20)), bytes[:unattributed]
   end
 
-  both_allocators "objects held only by the stack of another thread have a path" do |preload|
+  both_allocators "objects held only by the stack of another thread have a path", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     graph = asked(["heap_graph(10, :name, 'Order', false, false, 1000)"], preload: preload).answers.first
 

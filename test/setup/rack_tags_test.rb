@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/small_rails"
 
 # Memscope::RackTags in a real Rails application, and in front of any other Rack application.
 class RackTagsTest < MemscopeTest
@@ -51,10 +52,10 @@ class RackTagsTest < MemscopeTest
   end
 
   def test_rails_actions
-    ran = ChildProcess.run(RAILS, bundler: true)
-    tags = ran.json
+    ran = SmallRails.run(RAILS)
+    tags = JSON.parse(ran.out.lines.last.to_s)
 
-    assert_equal "[400, 200, 200, 404, 200]", ran.out.lines.first.chomp, ran.to_s
+    assert_equal "[400, 200, 200, 404, 200]", ran.out.lines.first.chomp, ran.err
     assert_operator tags.fetch("Admin::OrdersController#keep"), :>, 350_000
     assert_operator tags.fetch("OrdersController#show"), :>, 150_000
     refute(tags.keys.any? { |name| name.include?("/") }, tags.keys.inspect)

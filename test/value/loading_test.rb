@@ -43,7 +43,7 @@ class LoadingTest < MemscopeTest
     end
   end
 
-  both_allocators "everything that memscope does" do |preload|
+  both_allocators "everything that memscope does", in_full: [:jemalloc] do |preload|
     assert_silent_child ChildProcess.run(ALL, preload: preload, requires: %w[json memscope], ruby_args: ["-w"])
   end
 

@@ -103,11 +103,10 @@ class EngineSymbolsTest < MemscopeTest
 
   private
 
+  # Each test has its own file, since some change it.
   def library(name = "functions.so", *options)
-    path = "#{@directory}/#{name}"
-    Compiled.run("cc", "-shared", "-fPIC", BUILD_ID, *options, "-o", path,
-                 File.join(Compiled::ROOT, "test/fixtures/symbols/functions.c"))
-    path
+    built = Compiled.shared("symbols/functions.c", BUILD_ID, *options, as: [name, *options].join.delete("/,:"))
+    "#{@directory}/#{name}".tap { |path| FileUtils.cp(built, path) }
   end
 
   def strip(path) = path.tap { Compiled.run("strip", path) }

@@ -254,13 +254,13 @@ class CensusOfTheHeapTest < MemscopeTest
 
   # MEMSCOPE_CENSUSES=10000 for as many calls.
   def test_leaves_nothing_behind
-    calls = Integer(ENV.fetch("MEMSCOPE_CENSUSES", "200"))
+    calls = Integer(ENV.fetch("MEMSCOPE_CENSUSES", "100"))
     grown, files, maps, children = child_json(<<~RUBY, timeout: 120)
       #{PLANTED}
       def files = Dir.children("/proc/self/fd").size
       def maps = File.foreach("/proc/self/maps").count
       def many(count) = count.times { |index| index % 50 == 0 ? Memscope::Census.bounded(budget_us: 0) : NATIVE.census(false, nil, nil) }
-      many(500)
+      many(200)
       GC.start
       before = [Memscope.rss, files, maps]
       many(#{calls})

@@ -161,7 +161,7 @@ class ObjectBlocksTest < MemscopeTest
   end
 
   # A Ruby cache of many small blocks: what malloc adds for each is not native memory.
-  both_allocators "the doctor names the growth of objects, and no native growth" do |preload|
+  both_allocators "the doctor names the growth of objects, and no native growth", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     found = child_json(<<~RUBY, preload: preload)
       require "memscope"

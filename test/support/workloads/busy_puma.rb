@@ -10,7 +10,7 @@ require "puma/log_writer"
 
 module BusyPuma
   THREADS = 5
-  WARMED_UP = 300
+  WARMED_UP = 200
 
   # Answers as a template would: with many short-lived strings, joined.
   APPLICATION = lambda do |env|

@@ -58,7 +58,7 @@ class WebOverviewTest < WebCase
 
   # Also where :compact can run, whose forecast needs the heap: one ledger and one child serve all of it. Each lever is
   # predicted alone, as its button runs it alone: gc as in a dry run, trim without the garbage.
-  both_allocators "the overview forks once" do |preload|
+  both_allocators "the overview forks once", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     script = <<~RUBY
       Memscope::Web

@@ -46,7 +46,8 @@ class ProgramReportAtTheEndTest < ProgramReportTest
     assert_match(/no problems found/i, launch("doctor", "--", *ruby("1")).err)
   end
 
-  def test_exit_statuses_and_signals_are_the_programs_own
+  # As those under `memscope exec`.
+  only_in_full def test_exit_statuses_and_signals_are_the_programs_own
     silent = ["Process.kill(:KILL, $$); sleep", "exit! 4"]
     assert_ends_alike("report", "--json") do |script, ran|
       assert_equal silent.include?(script) ? 0 : 1, ledgers(ran.err).size, "#{script}: #{ran}"
