@@ -53,9 +53,9 @@ namespace :battery do
                 "MEMSCOPE_GROWTH_ROUNDS" => ENV.fetch("ROUNDS", "1000"), "MEMSCOPE_ASSERTION_GEMS" => directory
   end
 
-  desc "Let DEATHS=1000 processes die, each with a black box, a tenth of them at a memory limit, as root"
+  desc "Let DEATHS=1000 processes die, each with a black box, a tenth at a memory limit, and disks fail, as root"
   task deaths: ["compile", "compile:test"] do
-    run_battery ["test/acceptance/deaths_test.rb"], "DEATHS" => ENV.fetch("DEATHS", "1000")
+    run_battery FileList["test/acceptance/{deaths,failing_disks}_test.rb"], "DEATHS" => ENV.fetch("DEATHS", "1000")
   end
 
   desc "Compare profiles of objects with the truth in SEEDS=200 processes: how often they are within their errors"

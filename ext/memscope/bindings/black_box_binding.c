@@ -34,6 +34,7 @@ static struct {
     uint64_t begun_ns; /* of the last write */
     uint64_t written_at;
     enum memscope_status status; /* of the last write */
+    unsigned unwritten;          /* a bit for each slot whose last write failed */
     char path[PATH_MAX];
 } own;
 
@@ -51,6 +52,8 @@ static bool has_box(void) {
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static VALUE unwritten(void) {
+    if (own.box.lost)
+        return memscope_reason_of("black_box_lost", rb_utf8_str_new_cstr(own.path));
     return memscope_reason_of("black_box_unwritten", rb_utf8_str_new_cstr(own.path),
                               rb_utf8_str_new_cstr(strerror(own.box.error)));
 }
@@ -61,7 +64,10 @@ static VALUE stalled(void) {
 }
 
 static void write_out(void *unused) {
+    unsigned slot = 1U << own.box.slot;
+
     own.status = memscope_box_write(&own.box);
+    own.unwritten = own.status == MEMSCOPE_OK ? own.unwritten & ~slot : own.unwritten | slot;
     if (own.status == MEMSCOPE_OK)
         own.written_at = milliseconds();
 }
@@ -107,6 +113,7 @@ VALUE native_open_black_box(VALUE self, VALUE path) {
     own.owner = getpid();
     own.writing = false;
     own.written_at = 0;
+    own.unwritten = 0;
     return Qtrue;
 }
 
@@ -142,7 +149,10 @@ VALUE native_close_black_box(VALUE self) {
     return Qnil;
 }
 
-/* Native.black_box -> {path:, bytes:, in_memory:, written_at:, reason:}, or nil. The reason: that of the last write. */
+/*
+ * Native.black_box -> {path:, bytes:, in_memory:, written_at:, reason:}, or nil. The reason stays until all parts that
+ * it kept from the box have been written again.
+ */
 VALUE native_black_box(VALUE self) {
     VALUE hash;
 
@@ -153,7 +163,7 @@ VALUE native_black_box(VALUE self) {
     memscope_hash_set(hash, "bytes", ULL2NUM(memscope_box_bytes()));
     memscope_hash_set(hash, "in_memory", own.box.in_memory ? Qtrue : Qfalse);
     memscope_hash_set(hash, "written_at", own.written_at == 0 ? Qnil : ULL2NUM(own.written_at));
-    memscope_hash_set(hash, "reason", own.writing ? stalled() : own.status == MEMSCOPE_OK ? Qnil : unwritten());
+    memscope_hash_set(hash, "reason", own.writing ? stalled() : own.unwritten ? unwritten() : Qnil);
     return hash;
 }
 

@@ -42,9 +42,12 @@ module Memscope
       end
 
       # @return [Hash{Symbol => Object}, nil] `path`, `bytes`, `in_memory` (whether it counts in the memory of the
-      #   container), `written_at` (milliseconds since 1970) and `reason`, why the last part was not written; nil
+      #   container), `written_at` (milliseconds since 1970) and `reason`, a sentence why a part was not written; nil
       #   without a box
-      def status = Native.black_box || Runtime.current.black_box&.status
+      def status
+        box = Native.black_box or return Runtime.current.black_box&.status
+        { **box, reason: Reasons.sentence(box[:reason]) }
+      end
 
       private
 

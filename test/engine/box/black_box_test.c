@@ -249,10 +249,22 @@ static void test_a_truncated_box_has_the_parts_before_its_end(void) {
     file[16] ^= 1;
 }
 
-static void test_a_truncated_file_raises_no_signal(void) {
-    EXPECT(truncate(path, 0) == 0);
-    put(MEMSCOPE_BOX_verdict, "after it", 9);
-    EXPECT(parse(file, read_file()) == MEMSCOPE_MALFORMED);
+static void expect_lost(void) {
+    EXPECT(memscope_box_prepare(&box, MEMSCOPE_BOX_verdict, 9, text("after it")) == MEMSCOPE_OK);
+    EXPECT(memscope_box_write(&box) == MEMSCOPE_TRUNCATED && box.lost);
+}
+
+static void test_a_file_that_another_process_truncates_or_deletes(void) {
+    struct stat status;
+
+    EXPECT(truncate(path, 64 << 10) == 0);
+    expect_lost();
+    EXPECT(stat(path, &status) == 0 && status.st_size == 64 << 10);
+    EXPECT(parse(file, read_file()) == MEMSCOPE_OK && has(MEMSCOPE_BOX_identity, "{\"pid\":1}"));
+    EXPECT(truncate(path, (off_t)memscope_box_bytes()) == 0);
+    put(MEMSCOPE_BOX_verdict, "whole again", 9);
+    EXPECT(unlink(path) == 0);
+    expect_lost();
 }
 
 static void test_a_forked_child_has_no_descriptor_of_it(void) {
@@ -284,10 +296,9 @@ int main(void) {
     test_a_writer_that_is_killed_in_a_sample();
     memory = NULL;
     test_a_truncated_box_has_the_parts_before_its_end();
-    test_a_truncated_file_raises_no_signal();
+    test_a_file_that_another_process_truncates_or_deletes();
     test_a_forked_child_has_no_descriptor_of_it();
     memscope_box_close(&box);
-    unlink(path);
     rmdir(directory);
     free(file);
     free(room);

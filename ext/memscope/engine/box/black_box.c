@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 
 #define TMPFS 0x01021994 /* statfs(2) */
@@ -152,6 +153,13 @@ static enum memscope_status put_buckets(struct memscope_box *box) {
     return status;
 }
 
+/* A write to a file that another process has deleted or truncated ends without an error, and nobody could read it. */
+static bool is_whole(struct memscope_box *box) {
+    struct stat file;
+
+    return fstat(box->descriptor, &file) == 0 && file.st_nlink > 0 && file.st_size == MEMSCOPE_BOX_BYTES;
+}
+
 /* A failed write may have damaged the half, which is not the newest, and the next write goes to it again. */
 enum memscope_status memscope_box_write(struct memscope_box *box) {
     size_t offset = memscope_box_half_offset(box->slot, (box->sequences[box->slot] + 1) % 2);
@@ -160,6 +168,9 @@ enum memscope_status memscope_box_write(struct memscope_box *box) {
 
     if (box->prepared == 0)
         return MEMSCOPE_OK;
+    box->lost = !is_whole(box);
+    if (box->lost)
+        return MEMSCOPE_TRUNCATED;
     checksum = memscope_box_checksum(offset, box->part + sizeof checksum, box->prepared - sizeof checksum);
     memcpy(box->part, &checksum, sizeof checksum);
     if (box->slot == MEMSCOPE_BOX_rings)

@@ -28,6 +28,7 @@ enum memscope_box_slot {
 struct memscope_box {
     int descriptor;
     int error;      /* the errno of the last failure */
+    bool lost;      /* another process has deleted or truncated the file */
     bool in_memory; /* on tmpfs, whose files count in the memory of the container */
     uint64_t sequences[MEMSCOPE_BOX_SLOTS];
     struct memscope_rings_placed written[MEMSCOPE_RING_COUNT]; /* the newest buckets in the file */
@@ -52,7 +53,10 @@ enum memscope_status memscope_box_prepare(struct memscope_box *box, enum memscop
 /* Prepares the rings, which may be used again when it returns. */
 void memscope_box_prepare_rings(struct memscope_box *box, uint64_t at, const struct memscope_rings *rings);
 
-/* Writes the prepared part. If that fails, the file still has the part before. */
+/*
+ * Writes the prepared part. If that fails, the file still has the part before. Writes nothing, and returns
+ * MEMSCOPE_TRUNCATED, if the box is lost.
+ */
 enum memscope_status memscope_box_write(struct memscope_box *box);
 
 void memscope_box_close(struct memscope_box *box);
