@@ -85,7 +85,8 @@ class FaultsTest < MemscopeTest
     end
   end
 
-  def test_a_leak_of_an_extension
+  # In bin/check, test/acceptance/doctor_test.rb has such leaks in a program of its own.
+  only_in_full def test_a_leak_of_an_extension
     with_server do
       pid = visit("/lint")
       diagnosis = growth(pid) { visit("/lint", 3, pid: pid) }
