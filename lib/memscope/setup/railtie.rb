@@ -15,6 +15,8 @@ module Memscope
 
     rake_tasks { require "memscope/tasks" }
 
+    console { Railtie.offer_mem }
+
     config.after_initialize { Railtie.start }
 
     class << self
@@ -25,6 +27,14 @@ module Memscope
         attempt("listening") { listen(configuration.listen) } if configuration.listen
         ObjectProfile.boot { configuration.objects_profile } if configuration.objects_profile
         attempt("sampled") { History.start } if configuration.history
+      end
+
+      # In a console whose IRB takes commands of others.
+      # @api private
+      def offer_mem
+        require "memscope/irb"
+      rescue LoadError => e
+        Configuration.so_far.logger&.info("memscope #{VERSION}: no command mem: #{e.message}")
       end
 
       private

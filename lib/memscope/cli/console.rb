@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+require "irb"
+require "shellwords"
+require_relative "cli"
+
+# IRB 1.13 is the first whose commands others can add to.
+unless defined?(IRB::Command.register)
+  raise LoadError, Memscope::CLI::WORDS.fill(:irb_too_old, version: IRB::VERSION)
+end
+
+module Memscope
+  module CLI
+    # The command `mem` in IRB, and so in a Rails console: `require "memscope/irb"`. It asks about this process what the
+    # command line asks about others.
+    class Console < IRB::Command::Base
+      NAMES = %w[report doctor census heap dump watch tags purge].freeze
+
+      # A command that is meant to be about its own process.
+      module OnItself
+        private
+
+        def note_own = nil
+
+        def require_other = nil
+      end
+      private_constant :OnItself
+
+      category "memscope"
+      description WORDS[:console]
+      help_message WORDS[:console_help]
+
+      # @param argument [String] the rest of the line
+      def execute(argument)
+        name, rest = argument.split(" ", 2)
+        return measure(rest) if name == "measure" && rest
+
+        name, *options = Shellwords.split(argument)
+        options.unshift("--paths-to") if name == "heap" && options.first&.match?(/\A[A-Z]/)
+        run(name || "report", options)
+      rescue ArgumentError, Failure => e
+        warn "mem: #{e.message}"
+      end
+
+      private
+
+      def run(name, options)
+        raise Failure.new(Command::USAGE, refused(name)) unless NAMES.include?(name)
+
+        CLI.const_get(:"#{name.capitalize}Command").new(out: $stdout, err: $stderr).extend(OnItself).run(options)
+        nil
+      end
+
+      def refused(name)
+        allowed = [*NAMES, "measure EXPRESSION"]
+        WORDS.fill(:unknown_command, given: Command.questioned(name[0, 60], allowed), allowed: allowed.join(", "))
+      end
+
+      def measure(expression)
+        $stdout.write(Report.render(Memscope.measure { irb_context.workspace.evaluate(expression, "(mem)") },
+                                    **Report::Display.of($stdout).to_h))
+      end
+    end
+
+    IRB::Command.register(:mem, Console)
+  end
+end
