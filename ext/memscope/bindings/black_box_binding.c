@@ -239,7 +239,7 @@ static VALUE contents_to_hash(VALUE argument) {
             written_at = contents->slots[slot].at;
     memscope_hash_set(hash, "written_at", written_at == 0 ? Qnil : ULL2NUM(written_at));
     memscope_hash_set(hash, "slots", slots_to_hash(contents));
-    memscope_hash_set(hash, "history", memscope_history_of(contents->rings, contents->slots[MEMSCOPE_BOX_rings].at));
+    memscope_hash_set(hash, "history", memscope_history_of(contents->rings, &contents->slots[MEMSCOPE_BOX_rings].at));
     return hash;
 }
 

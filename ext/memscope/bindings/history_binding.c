@@ -139,12 +139,14 @@ int64_t memscope_boot_second(void) {
     return ((int64_t)memscope_clock_ns(CLOCK_REALTIME) - (int64_t)memscope_clock_ns(CLOCK_BOOTTIME)) / 1000000000;
 }
 
-static VALUE rings_to_hash(const struct memscope_rings *from, int64_t boot) {
+VALUE memscope_history_of(const struct memscope_rings *from, const uint64_t *last_at) {
     uint64_t first, last;
+    int64_t boot;
     VALUE body = rb_hash_new(), curves = rb_ary_new();
 
     if (from == NULL || !memscope_rings_span(from, &first, &last))
         return Qnil;
+    boot = last_at == NULL ? memscope_boot_second() : (int64_t)(*last_at / 1000 - last);
     for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
         if (memscope_rings_latest(from, series) != MEMSCOPE_UNKNOWN)
             rb_ary_push(curves, curve_to_hash(from, series, boot));
@@ -154,18 +156,10 @@ static VALUE rings_to_hash(const struct memscope_rings *from, int64_t boot) {
     return body;
 }
 
-VALUE memscope_history_of(const struct memscope_rings *from, uint64_t last_at) {
-    uint64_t first, last;
-
-    if (from == NULL || !memscope_rings_span(from, &first, &last))
-        return Qnil;
-    return rings_to_hash(from, (int64_t)(last_at / 1000 - last));
-}
-
 /* Native.history -> {started_at:, curves:, events:, reasons:, cost:}, or nil without a sample or event. Tier T1. */
 VALUE native_history(VALUE self) {
     uint64_t begun_ns = memscope_now_ns();
-    VALUE body = rings_to_hash(memscope_rings_of_this_process(), memscope_boot_second());
+    VALUE body = memscope_history_of(memscope_rings_of_this_process(), NULL);
 
     return NIL_P(body) ? Qnil : memscope_finish(body, rb_hash_new(), "T1", begun_ns, 0, 0);
 }

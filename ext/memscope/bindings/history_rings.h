@@ -14,8 +14,8 @@ int64_t memscope_boot_second(void);
 
 /*
  * {started_at:, curves:, events:}, or nil if there is no sample or event. last_at: the time of the last one, in
- * milliseconds since 1970.
+ * milliseconds since 1970, or NULL if this machine has not booted since.
  */
-VALUE memscope_history_of(const struct memscope_rings *rings, uint64_t last_at);
+VALUE memscope_history_of(const struct memscope_rings *rings, const uint64_t *last_at);
 
 #endif

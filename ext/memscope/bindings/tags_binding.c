@@ -35,18 +35,23 @@ VALUE native_tag(VALUE self, VALUE name) {
 
 /* ---- Native.tags ------------------------------------------------------------------------------------------------- */
 
+/* By tag, except the marks. */
+struct tag_numbers {
+    struct memscope_tag_runs runs[MEMSCOPE_TAGS];
+    struct memscope_tag_objects objects[MEMSCOPE_TAGS];
+    double allocated[MEMSCOPE_TAGS];
+    uint64_t counted[MEMSCOPE_TAGS];
+    struct memscope_tag_mark start, mark; /* copies, where mark is that of the last but one major GC, if judged */
+};
+
 /* Everything is read before a Ruby object is made, since an allocation may start a GC, which changes these numbers. */
 struct reading {
     struct memscope_scratch scratch;
     bool running; /* a profile of objects is running */
     bool judged;  /* running, and two major GCs have run since the profile began */
     struct memscope_object_sampler_state state;
-    struct memscope_tag_mark *start, *mark; /* copies, where mark is that of the last but one major GC, if judged */
-    uint64_t dropped;                       /* samples */
-    struct memscope_tag_runs *runs;
-    struct memscope_tag_objects *objects;
-    double *allocated;
-    uint64_t *counted;
+    uint64_t dropped; /* samples */
+    struct tag_numbers *numbers;
     uint64_t begun_ns;
 };
 
@@ -62,41 +67,36 @@ static enum memscope_status read_samples(struct reading *reading) {
         return MEMSCOPE_NO_MEMORY;
     status = memscope_tag_objects_read(memscope_object_sampler_samples(), &reading->scratch, memscope_sampled_size,
                                        windows_at(&reading->state.plan, reading->state.last),
-                                       windows_at(&reading->mark->plan, reading->mark->last),
-                                       reading->judged ? reading->mark->epoch : 0, reading->objects);
+                                       windows_at(&reading->numbers->mark.plan, reading->numbers->mark.last),
+                                       reading->judged ? reading->numbers->mark.epoch : 0, reading->numbers->objects);
     memscope_sampled_sizes_close();
     return status;
 }
 
 static enum memscope_status read_profile(struct reading *reading) {
+    struct tag_numbers *numbers = reading->numbers;
     struct memscope_object_tags tags = memscope_object_sampler_tags();
 
     reading->state = memscope_object_sampler_state();
     reading->dropped = memscope_object_sampler_samples()->dropped;
     reading->judged = tags.judged != NULL;
-    *reading->start = *tags.start;
+    numbers->start = *tags.start;
     if (tags.judged)
-        *reading->mark = *tags.judged;
+        numbers->mark = *tags.judged;
     for (uint32_t tag = 0; tag < MEMSCOPE_TAGS; tag++)
-        reading->allocated[tag] = memscope_tag_allocations_of(tags.allocations, tag, tags.stands_for,
-                                                              reading->state.last, &reading->counted[tag]);
+        numbers->allocated[tag] = memscope_tag_allocations_of(tags.allocations, tag, tags.stands_for,
+                                                              reading->state.last, &numbers->counted[tag]);
     return read_samples(reading);
 }
 
 static enum memscope_status read_all(struct reading *reading) {
     const struct memscope_tag_runs *runs = memscope_tag_runs();
 
-    reading->runs = memscope_scratch_take(&reading->scratch, MEMSCOPE_TAGS * sizeof *reading->runs);
-    reading->objects = memscope_scratch_take(&reading->scratch, MEMSCOPE_TAGS * sizeof *reading->objects);
-    reading->allocated = memscope_scratch_take(&reading->scratch, MEMSCOPE_TAGS * sizeof *reading->allocated);
-    reading->counted = memscope_scratch_take(&reading->scratch, MEMSCOPE_TAGS * sizeof *reading->counted);
-    reading->start = memscope_scratch_take(&reading->scratch, sizeof *reading->start);
-    reading->mark = memscope_scratch_take(&reading->scratch, sizeof *reading->mark);
-    if (!reading->runs || !reading->objects || !reading->allocated || !reading->counted || !reading->start ||
-        !reading->mark)
+    reading->numbers = memscope_scratch_take(&reading->scratch, sizeof *reading->numbers);
+    if (reading->numbers == NULL)
         return MEMSCOPE_NO_MEMORY;
     if (runs)
-        memcpy(reading->runs, runs, MEMSCOPE_TAGS * sizeof *runs);
+        memcpy(reading->numbers->runs, runs, sizeof reading->numbers->runs);
     return reading->running ? read_profile(reading) : MEMSCOPE_OK;
 }
 
@@ -129,24 +129,25 @@ static VALUE half_runs(uint64_t now, uint64_t before) {
 }
 
 static void set_objects(VALUE hash, const struct reading *reading, uint32_t tag) {
-    const struct memscope_tag_runs *runs = &reading->runs[tag];
-    const struct memscope_tag_objects *objects = &reading->objects[tag];
+    const struct tag_numbers *numbers = reading->numbers;
+    const struct memscope_tag_runs *runs = &numbers->runs[tag];
+    const struct memscope_tag_objects *objects = &numbers->objects[tag];
 
-    memscope_hash_set(hash, "profiled_runs", half_runs(runs->begun + runs->ended, reading->start->half_runs[tag]));
-    memscope_hash_set(hash, "counted", ULL2NUM(reading->counted[tag]));
-    memscope_hash_set(hash, "allocated_objects", DBL2NUM(reading->allocated[tag]));
+    memscope_hash_set(hash, "profiled_runs", half_runs(runs->begun + runs->ended, numbers->start.half_runs[tag]));
+    memscope_hash_set(hash, "counted", ULL2NUM(numbers->counted[tag]));
+    memscope_hash_set(hash, "allocated_objects", DBL2NUM(numbers->allocated[tag]));
     memscope_hash_set(hash, "live_samples", ULL2NUM(objects->samples));
     memscope_hash_set(hash, "live_objects", memscope_estimate(objects->objects));
     memscope_hash_set(hash, "live_bytes", memscope_estimate(objects->bytes));
     if (!reading->judged)
         return;
-    memscope_hash_set(hash, "judged_runs", half_runs(reading->mark->half_runs[tag], reading->start->half_runs[tag]));
+    memscope_hash_set(hash, "judged_runs", half_runs(numbers->mark.half_runs[tag], numbers->start.half_runs[tag]));
     memscope_hash_set(hash, "samples", ULL2NUM(objects->judged_samples));
     memscope_hash_set(hash, "shares", shares_of(objects));
 }
 
 static VALUE tag_hash(const struct reading *reading, uint32_t tag) {
-    const struct memscope_tag_runs *runs = &reading->runs[tag];
+    const struct memscope_tag_runs *runs = &reading->numbers->runs[tag];
     bool counted = memscope_tag_bytes_status() == MEMSCOPE_OK;
     VALUE hash = rb_hash_new();
 
@@ -176,13 +177,13 @@ static VALUE body_of(VALUE argument) {
     VALUE body = rb_hash_new(), list = rb_ary_new(), reasons = rb_hash_new(), end = memscope_object_profile_end();
 
     for (uint32_t tag = 1; tag < MEMSCOPE_TAGS; tag++)
-        if (reading->runs[tag].begun > 0)
+        if (reading->numbers->runs[tag].begun > 0)
             rb_ary_push(list, tag_hash(reading, tag));
     memscope_hash_set(body, "tags", list);
     if (reading->running)
         memscope_hash_set(body, "profiled", windows_hash(&reading->state.plan));
     if (reading->judged)
-        memscope_hash_set(body, "judged", windows_hash(&reading->mark->plan));
+        memscope_hash_set(body, "judged", windows_hash(&reading->numbers->mark.plan));
     if (reading->running)
         set_reasons(reasons, reading);
     else if (!NIL_P(end))
