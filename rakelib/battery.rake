@@ -53,9 +53,12 @@ namespace :battery do
                 "MEMSCOPE_GROWTH_ROUNDS" => ENV.fetch("ROUNDS", "1000"), "MEMSCOPE_ASSERTION_GEMS" => directory
   end
 
-  desc "Let DEATHS=1000 processes die, each with a black box, a tenth at a memory limit, and disks fail, as root"
+  desc "Let DEATHS=1000 processes die, each with a black box, a tenth at a memory limit; disks fail; LEAKS=35 leaks " \
+       "end at a limit; and RUNS=500 processes stay near one with a box, and as many without; as root"
   task deaths: ["compile", "compile:test"] do
-    run_battery FileList["test/acceptance/{deaths,failing_disks}_test.rb"], "DEATHS" => ENV.fetch("DEATHS", "1000")
+    numbers = { "DEATHS" => "1000", "LEAKS" => "35", "RUNS" => "500" }
+    numbers = numbers.to_h { |name, number| [name, ENV.fetch(name, number)] }
+    run_battery FileList["test/acceptance/{deaths,failing_disks,limits}_test.rb"], numbers
   end
 
   desc "Compare profiles of objects with the truth in SEEDS=200 processes: how often they are within their errors"

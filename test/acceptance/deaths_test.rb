@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/memory_groups"
 require_relative "../support/puma_process"
 require "time"
 require "tmpdir"
@@ -10,8 +11,9 @@ require "tmpdir"
 class DeathsTest < MemscopeTest
   parallelize_me!
 
+  include MemoryGroups
+
   NATIVE = Memscope.const_get(:Native)
-  V1 = "/sys/fs/cgroup/memory"
   DEATHS = ENV.fetch("DEATHS", "0").to_i
   # Bytes of the group's memory.
   LIMIT = 72 << 20
@@ -50,7 +52,7 @@ class DeathsTest < MemscopeTest
     boxes = Dir.mktmpdir("boxes", @directory)
     environment = ChildProcess.environment(preload, "BOXES" => boxes, "TERMINATION_LOG" => termination_log)
     command = [*ChildProcess.ruby, "-rjson", "-rmemscope", "-e", "#{PRELUDE}#{script}"]
-    command = ["sh", "-c", "echo $$ > #{group}/cgroup.procs && exec \"$0\" \"$@\"", *command] if group
+    command = within(group, command) if group
     pid = spawn(environment, *command, %i[out err] => File::NULL, chdir: @directory, rlimit_core: 0)
     yield pid, boxes if block_given?
     Process.wait(pid)
@@ -84,31 +86,9 @@ class DeathsTest < MemscopeTest
     assert_whole(box) if box[:history] && box[:slots].key?(:identity) # it may have been killed before the first sample
   end
 
-  # In a group of this test's own, at the hierarchy's root.
-  def in_group(limit = LIMIT)
-    group = "#{V1}/memscope_deaths_#{File.basename(Dir.mktmpdir(nil, @directory))}"
-    Dir.mkdir(group)
-    File.write("#{group}/memory.limit_in_bytes", limit.to_s)
-    yield group
-  ensure
-    remove_group(group)
-  end
-
-  # The kernel may hold a group for a moment after its last process has been waited for.
-  def remove_group(group)
-    Dir.rmdir(group)
-  rescue Errno::EBUSY
-    sleep 0.05
-    retry
-  end
-
-  def skip_without_groups
-    skip "no v1 memory hierarchy for root" unless Process.uid.zero? && File.exist?("#{V1}/memory.limit_in_bytes")
-  end
-
   # Returns the seconds between the last sample and the death.
   def killed_at_the_limit(preload)
-    in_group do |group|
+    in_group(LIMIT) do |group|
       box, died_at = death(GROWS, preload: preload, group: group)
 
       assert_whole box
@@ -134,6 +114,8 @@ class DeathsTest < MemscopeTest
 
   # One worker of a cluster, in a group with room for a master and one worker that grows.
   class Cluster < PumaProcess
+    include MemoryGroups
+
     CONFIGURATION = <<~RUBY
       bind "tcp://127.0.0.1:0"
       workers 1
@@ -151,7 +133,7 @@ class DeathsTest < MemscopeTest
     def initialize(directory, group)
       File.write(File.join(directory, "puma.rb"), CONFIGURATION)
       command = self.class.command("puma", "-C", "puma.rb")
-      super(["sh", "-c", "echo $$ > #{group}/cgroup.procs && exec \"$0\" \"$@\"", *command],
+      super(within(group, command),
             self.class.environment(nil, "RACK_ENV" => "test", "MEMSCOPE_SOCKET_DIRECTORY" => "#{directory}/sockets"),
             directory)
     end
