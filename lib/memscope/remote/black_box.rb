@@ -31,7 +31,7 @@ module Memscope
     class << self
       # Starts a box for this process, or for the process that forked it, in a moment. Raises nothing.
       #
-      # @param role [String] "puma worker", "puma master", "sidekiq", "process"
+      # @param role [String] "puma worker", "puma master", "puma", "sidekiq", "solid queue worker", "process"
       # @param index [Integer, nil] Puma's number of the worker
       # @return [void]
       def start(role: Identity.role, index: nil)

@@ -29,7 +29,7 @@ module Memscope
     # @return [void]
     def self.watch(log = nil)
       History.start if Configuration.effective(:history)
-      BlackBox.start if Runtime.current.black_box.nil?
+      BlackBox.start(role: log ? "puma" : BlackBox::Identity.role) if Runtime.current.black_box.nil?
       return current.resume if current
 
       controller = Controller.new(SingleHost.new, log)

@@ -17,4 +17,13 @@ class BlackBoxIdentityTest < MemscopeTest
   def test_a_process_without_a_known_server_is_a_process
     assert_equal "process", Identity.role
   end
+
+  def test_the_processes_of_solid_queue_have_the_names_that_it_sets
+    before = $PROGRAM_NAME
+    $PROGRAM_NAME = "solid-queue-worker(1.2.0): waiting for jobs in *"
+
+    assert_equal "solid queue worker", Identity.role
+  ensure
+    $PROGRAM_NAME = before
+  end
 end

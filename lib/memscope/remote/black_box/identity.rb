@@ -12,7 +12,12 @@ module Memscope
       MAX_RELEASE = 100
 
       class << self
-        def role = defined?(::Sidekiq) && ::Sidekiq.respond_to?(:server?) && ::Sidekiq.server? ? "sidekiq" : "process"
+        def role
+          return "sidekiq" if defined?(::Sidekiq) && ::Sidekiq.respond_to?(:server?) && ::Sidekiq.server?
+
+          # "solid-queue-worker(1.2.0): waiting", which Solid Queue sets.
+          $PROGRAM_NAME[/\Asolid-queue-\w+/]&.tr("-", " ") || "process"
+        end
 
         def read(role, index)
           root = Profile::Application.source_and_root&.last
