@@ -55,16 +55,22 @@ share = ((sampled - alone + recorded) / 10) + looked
 end
 Floor.say("the black box", share * 100, "% of a core", "≤ 0.05")
 
-# Private bytes of a forked worker, which has loaded all that it needs before the fork.
+# Private bytes of a forked worker, which has loaded all that it needs before the fork, and whose master has a box too,
+# as Puma's has.
 Memscope.eager_load!
+settled = lambda do |box|
+  Memscope.configure { |c| c.black_box = box && "#{Dir.mktmpdir}/boxes" }
+  Memscope::Workers.watch
+  sleep 12
+end
 uss = lambda do |box|
   in_child do
-    Memscope.configure { |c| c.black_box = "#{Dir.mktmpdir}/boxes" if box }
-    Memscope.configure { |c| c.black_box = false } unless box
-    Memscope::Workers.watch
-    sleep 12
-    GC.start # as in any worker that works: it writes to pages that both would share otherwise
-    Memscope.process_memory.uss_bytes
+    settled.call(box)
+    in_child do
+      settled.call(box)
+      GC.start # as in any worker that works: it writes to pages that both would share otherwise
+      Memscope.process_memory.uss_bytes
+    end
   end
 end
 pairs = Array.new(5) { uss.call(true) - uss.call(false) }

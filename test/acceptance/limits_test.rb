@@ -58,8 +58,10 @@ class LimitsTest < MemscopeTest
     oom_kill: ->(_leak, _lines, said) { said[:ended].to_s == "oom_kill" },
     tag: ->(_leak, _lines, said) { said.dig(:tags, :runs, 0, :tag) == "LeakJob" },
     layer: ->(leak, _lines, said) { OTHERS.fetch(leak.name, GROWING).include?(said.dig(:growth, 0, :id).to_s) },
+    # Garbage that no GC has freed yet may have more bytes.
     line: lambda do |_leak, lines, said|
-      lines.include?(said.dig(:lines, :objects, 0, :line).to_s[/leaking.rb:(\d+)/, 1].to_i)
+      found = said.dig(:lines, :objects).to_a.first(3).map { |one| one[:line][/leaking.rb:(\d+)/, 1].to_i }
+      (found & lines).any?
     end,
     retainer: lambda do |leak, _lines, said|
       rights = leak.paths.flat_map { |right| [right, right.rpartition(" -> ").first] } # without what is held
