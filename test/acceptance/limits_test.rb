@@ -61,7 +61,7 @@ class LimitsTest < MemscopeTest
     # Garbage that no GC has freed yet may have more bytes.
     line: lambda do |_leak, lines, said|
       found = said.dig(:lines, :objects).to_a.first(3).map { |one| one[:line][/leaking.rb:(\d+)/, 1].to_i }
-      (found & lines).any?
+      found.intersect?(lines)
     end,
     retainer: lambda do |leak, _lines, said|
       rights = leak.paths.flat_map { |right| [right, right.rpartition(" -> ").first] } # without what is held
