@@ -41,8 +41,9 @@ class LimitsTest < MemscopeTest
       Memscope::LastReadings.heap_graph if ENV["EVIDENCE"] == "graph"
       File.write("leaked", "")
       sleep 12 # until the box has the new limit
-      loop do
-        40.times(&step)
+      each = [4096 * number / (Memscope.rss - BEFORE), 1].max
+      loop do # some 200 KiB in a second
+        each.times(&step)
         sleep 0.02
       end
     end

@@ -53,6 +53,22 @@ class BlackBoxTest < MemscopeTest
     end
   end
 
+  # Not only a minute later.
+  def test_the_lines_of_a_profile_that_has_just_begun
+    in_directory do |directory|
+      box = boxes_of(directory, <<~RUBY).values.first
+        native = Memscope.const_get(:Native)
+        sleep 0.01 until native.read_black_box(Memscope::BlackBox.status[:path])[:slots][:threads]
+        Memscope::ObjectProfile.start
+        held = Array.new(50_000) { "x" * 200 }
+        Memscope.const_get(:Runtime).current.black_box.send(:record_seldom, 0.0, nil)
+        Process.kill(:KILL, Process.pid)
+      RUBY
+
+      assert_match(/-e:\d+/, slot(box, :lines)[:objects].first[:line])
+    end
+  end
+
   def test_a_process_that_exits_deletes_its_box
     in_directory do |directory|
       assert_empty boxes_of(directory, "exit")

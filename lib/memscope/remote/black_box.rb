@@ -201,11 +201,13 @@ module Memscope
     end
 
     def record_seldom(now, began)
-      return unless began || now >= @seldom.to_f
+      new = !@profiled
+      @profiled = MallocProfile.running? || ObjectProfile.running?
+      return unless began || now >= @seldom.to_f || (@profiled && new)
 
       @seldom = now + SELDOM
       write(:threads, threads)
-      write(:lines, lines) if MallocProfile.running? || ObjectProfile.running?
+      write(:lines, lines) if @profiled
     end
 
     def renew(slot, reading)

@@ -57,7 +57,7 @@ class PostmortemPageTest < MemscopeTest
   def test_what_is_missing
     text = postmortem.to_s
 
-    assert_includes text, "  lines: not recorded: no profile was running"
+    assert_includes text, "  lines: not recorded: no profile had run for ten"
     refute_match(/MiB  |running at/, text)
   end
 
