@@ -115,7 +115,7 @@ module ProfileStress
   def read
     return if BACKEND == :none
 
-    body = PROFILE.malloc_profile
+    body = PROFILE.malloc_profile(nil)
     return FAULTS << "could not be read: #{body}" unless body.is_a?(Hash)
 
     known = body[:frames].size
