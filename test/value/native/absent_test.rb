@@ -15,6 +15,19 @@ class NativeAbsentTest < MemscopeTest
     ChildProcess.run("#{WITHOUT_EXTENSION}\n#{script}")
   end
 
+  # Another process cannot be asked in a copy either.
+  def test_another_process_that_does_not_listen
+    ran = without_extension(<<~RUBY)
+      require "memscope/cli/cli"
+      other = IO.popen(%w[sleep 60])
+      def (Memscope::ExternalProcess).ruby?(_pid) = true
+      puts Memscope::CLI.run(["heap", "--pid", other.pid.to_s], err: $stdout)
+      Process.kill(:KILL, other.pid)
+    RUBY
+
+    assert_equal "memscope heap: memscope's extension could not be loaded: cannot load it\n74\n", ran.out
+  end
+
   def test_without_the_extension_nothing_breaks
     ran = without_extension(<<~RUBY)
       calls = %i[allocator snapshot ledger ruby_heap process_memory cgroup census heap_graph]

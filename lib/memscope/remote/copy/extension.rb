@@ -7,8 +7,11 @@ module Memscope
       FILE = "memscope/memscope.so"
 
       class << self
-        # @return [String, nil] the path of the one that this process has loaded
-        def own = $LOADED_FEATURES.find { |path| path.end_with?("/#{FILE}") }
+        # @return [String] the path of the one that this process has loaded
+        # @raise [Client::Failed] if it could not be loaded
+        def own
+          $LOADED_FEATURES.find { |path| path.end_with?("/#{FILE}") } or raise Client::Failed, Native.absence
+        end
 
         # Looks in the gem directories of the other process's Ruby, and beside those of this one.
         #
