@@ -7,6 +7,7 @@ module Memscope
     # `memscope mcp` serves an assistant: commands that only read are tools of the Model Context Protocol, over standard
     # input and output. Their arguments and their texts are those of the command line.
     class McpCommand < Command
+      WORDS = Words.beside(__FILE__)
       # The commands, in the order in which to ask them.
       TOOLS = %w[ps doctor watch report heap profile tags postmortem].freeze
       # Their options that are arguments. The others write files, collect garbage, or stop the process for long.
@@ -16,7 +17,7 @@ module Memscope
       TYPES = { NUMBER => "integer", FRACTION => "number" }.freeze
       # An answer is short, and comes before an assistant gives up.
       DEFAULTS = { top: 5, seconds: 20 }.freeze
-      PART = { type: "integer", minimum: 1, description: WORDS["mcp.part"] }.freeze
+      PART = { type: "integer", minimum: 1, description: WORDS["part"] }.freeze
       READS_ONLY = { read_only_hint: true, destructive_hint: false, open_world_hint: false }.freeze
 
       require_relative "mcp/answer"
@@ -47,7 +48,7 @@ module Memscope
 
       def server
         reporter = ->(error, _context) { @err.puts error.full_message(highlight: false) }
-        MCP::Server.new(name: "memscope-ruby", version: VERSION, instructions: WORDS["mcp.instructions"],
+        MCP::Server.new(name: "memscope-ruby", version: VERSION, instructions: WORDS["instructions"],
                         tools: tools.map { |name| tool(name) }, capabilities: { tools: {} },
                         configuration: MCP::Configuration.new(exception_reporter: reporter))
       end
@@ -57,7 +58,7 @@ module Memscope
 
       def tool(name)
         ask = method(:answer)
-        description = "#{Help.summary(name).sub(/\A./, &:upcase)}. #{WORDS["mcp.#{name}"]}"
+        description = "#{Help.summary(name).sub(/\A./, &:upcase)}. #{WORDS[name]}"
         MCP::Tool.define(name: name, description: description, annotations: READS_ONLY,
                          input_schema: schema(name)) do |server_context:, **arguments| # rubocop:disable Lint/UnusedBlockArgument
           answer = ask.call(name, **arguments)

@@ -15,6 +15,8 @@ module Memscope
       READINGS = { "/ledger" => "/", "/doctor" => "/", "/workers" => "/", "/census" => "/objects",
                    "/heap" => "/objects", "/arenas" => "/allocator", "/size_classes" => "/allocator",
                    "/fragmentation" => "/allocator", "/ruby_heap" => "/allocator", "/mappings" => "/allocator" }.freeze
+      # Those that need no page. The pages of the others keep or choose them.
+      PLAIN = %i[doctor arenas fragmentation ruby_heap mappings].freeze
       READS = { "/metrics" => :metrics, "/profile/flamegraph" => :flame_graph,
                 **PAGES.transform_values { :page }, **READINGS.transform_values { :reading },
                 **Assets::ALL.transform_values { :asset }, **Pprof::PATHS.transform_values { :pprof } }.freeze
@@ -129,7 +131,9 @@ module Memscope
         path = READINGS.fetch(request.path)
         return moved(request, path) if request.format == :html
 
-        shown(nil, request, page_of(PAGES.fetch(path), request).data(request.path.delete_prefix("/").to_sym))
+        name = request.path.delete_prefix("/").to_sym
+        plain = @processes.read(@processes.place(request.query), name) if PLAIN.include?(name)
+        shown(nil, request, plain || page_of(PAGES.fetch(path), request).data(name))
       end
 
       # To the part of the page that shows the reading.

@@ -48,11 +48,11 @@ module Memscope
 
         def rest(number)
           left = @parts.drop(number).sum { |part| part.lines.size }
-          WORDS.fill("mcp.rest", left: left, call: told(@call, part: number + 1)) if left.positive?
+          WORDS.fill("rest", left: left, call: told(@call, part: number + 1)) if left.positive?
         end
 
         def below
-          top = WORDS.fill("mcp.top", top: @call[:arguments][:top]) if @call[:arguments].key?(:top)
+          top = WORDS.fill("top", top: @call[:arguments][:top]) if @call[:arguments].key?(:top)
           [*top, "confidence: #{@hints[:confidence]}", *@hints[:next].map { |call| "next: #{told(call)}" }]
         end
 
@@ -60,15 +60,15 @@ module Memscope
 
         # What a reading lacks has a reason. A verdict is as certain as it says.
         def confidence(readings)
-          return WORDS["mcp.failed"] unless readings
+          return WORDS["failed"] unless readings
 
           share, = readings.grep(Verdict).map(&:confidence)
-          return WORDS.fill("mcp.sure", share: (share * 100).round) if share
+          return WORDS.fill("sure", share: (share * 100).round) if share
 
           reasons = readings.flat_map { |reading| reading.reasons.map { |name, why| "#{name} (#{why[0, 100]})" } }
-          return WORDS[readings.empty? ? "mcp.as_told" : "mcp.exact"] if reasons.empty?
+          return WORDS[readings.empty? ? "as_told" : "exact"] if reasons.empty?
 
-          WORDS.fill("mcp.lacks", reasons: reasons.first(MAX_REASONS).join("; "))
+          WORDS.fill("lacks", reasons: reasons.first(MAX_REASONS).join("; "))
         end
 
         def suggested(text)
