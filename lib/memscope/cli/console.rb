@@ -33,22 +33,21 @@ module Memscope
       # @param argument [String] the rest of the line
       def execute(argument)
         name, rest = argument.split(" ", 2)
-        return measure(rest) if name == "measure" && rest
-
-        name, *options = Shellwords.split(argument)
-        options.unshift("--paths-to") if name == "heap" && options.first&.match?(/\A[A-Z]/)
-        run(name || "report", options)
-      rescue ArgumentError, Failure => e
-        warn "mem: #{e.message}"
+        name == "measure" && rest ? measure(rest) : run(argument)
+        nil
       end
 
       private
 
-      def run(name, options)
-        raise Failure.new(Command::USAGE, refused(name)) unless NAMES.include?(name)
+      def run(argument)
+        name, *options = Shellwords.split(argument)
+        name ||= "report"
+        options.unshift("--paths-to") if name == "heap" && options.first&.match?(/\A[A-Z]/)
+        return warn("mem: #{refused(name)}") unless NAMES.include?(name)
 
         CLI.const_get(:"#{name.capitalize}Command").new(out: $stdout, err: $stderr).extend(OnItself).run(options)
-        nil
+      rescue ArgumentError, Failure => e
+        warn "mem: #{e.message}"
       end
 
       def refused(name)

@@ -15,7 +15,7 @@ class McpAnswerTest < MemscopeTest
   def test_a_short_text_is_whole
     text = answer("a\nb\n").part(1).text
 
-    assert_equal "a\nb\nconfidence: as the kernel and the processes report it\nnext: heap {\"pid\":7}", text
+    assert_equal "a\nb\nconfidence: exact: nothing in it is estimated or missing\nnext: heap {\"pid\":7}", text
   end
 
   def test_a_long_text_comes_in_parts_that_name_the_next
@@ -30,7 +30,14 @@ class McpAnswerTest < MemscopeTest
     refute_match(/more lines/, parts.last)
   end
 
+  def test_an_empty_text_has_one_part
+    assert_match(/\A\nconfidence: /, answer("").part(2).text)
+  end
+
   def test_a_line_that_is_too_long_is_cut
+    both = answer("#{'X' * 7_000}\n#{'Y' * 7_000}\n#{'Z' * 10}")
+
+    assert_equal([6_800, 6_800, 10], %w[X Y Z].map.with_index(1) { |letter, part| both.part(part).text.count(letter) })
     assert_operator answer("é" * 10_000).part(1).text.bytesize, :<=, 8_000
     assert_predicate answer("é" * 10_000).part(1).text, :valid_encoding?
   end
@@ -61,6 +68,7 @@ class McpAnswerTest < MemscopeTest
     ledger = Memscope.ledger
     verdict = Memscope.verdict
 
+    assert_equal "estimates from samples, with their errors", answer("", tool: "profile").hints[:confidence]
     assert_equal "0 % that this kind of growth is right", answer("", readings: [verdict]).hints[:confidence]
     assert_match(/\Aexact/, answer("", readings: [ledger]).hints[:confidence])
     assert_equal "none: there is no reading", answer("", readings: nil).hints[:confidence]

@@ -40,10 +40,11 @@ module Memscope
         private
 
         def parts_of(text)
-          bytes = 0
-          lines = text.scrub("?").lines(chomp: true).map { |line| line.byteslice(0, MAX_BYTES).scrub("") }
-          lines = lines.slice_when { |_line, following| (bytes += following.bytesize + 1) > MAX_BYTES && (bytes = 0) }
-          lines.map { |part| part.join("\n") }
+          text.scrub("?").lines(chomp: true).each_with_object([+""]) do |line, parts|
+            line = line.byteslice(0, MAX_BYTES).scrub("")
+            parts << +"" if parts.last.bytesize + line.bytesize > MAX_BYTES
+            parts.last << "#{"\n" unless parts.last.empty?}#{line}"
+          end
         end
 
         def rest(number)
@@ -66,7 +67,7 @@ module Memscope
           return WORDS.fill("sure", share: (share * 100).round) if share
 
           reasons = readings.flat_map { |reading| reading.reasons.map { |name, why| "#{name} (#{why[0, 100]})" } }
-          return WORDS[readings.empty? ? "as_told" : "exact"] if reasons.empty?
+          return WORDS[{ "profile" => "sampled", "ps" => "as_told" }.fetch(@call[:tool], "exact")] if reasons.empty?
 
           WORDS.fill("lacks", reasons: reasons.first(MAX_REASONS).join("; "))
         end
