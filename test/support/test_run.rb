@@ -3,8 +3,6 @@
 require "etc"
 require "json" # what each file needs is loaded once, but for memscope: it behaves differently in a forked child
 require "minitest"
-require "minitest/mock"
-require "minitest/spec"
 require "tempfile"
 require "tmpdir"
 
