@@ -8,7 +8,7 @@
 #define COMES_LAST (MEMSCOPE_NO_NODE - 1)
 
 /* Nodes or edges between one stage of prefetching and the next. */
-#define AHEAD 8
+#define AHEAD ((size_t)8)
 
 /* Nodes still to search, in the order in which they were found. Nodes to search last are kept back. */
 struct search {

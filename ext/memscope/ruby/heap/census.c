@@ -116,10 +116,11 @@ static VALUE class_of(VALUE object, int type) {
  */
 static struct cell *add_imemo_cell(struct pass *pass, VALUE object, uint64_t key) {
     struct cell found = {.key = key, .type = RUBY_T_IMEMO, .kind = (uint8_t)MEMSCOPE_IMEMO_KIND(object)};
-    VALUE owner = RBASIC(object)->klass;
+    VALUE owner;
 
     if (!MEMSCOPE_IS_FIELDS(object))
         return add_cell(pass, &found);
+    owner = RBASIC(object)->klass;
     found.key = KEY(RUBY_T_IMEMO, found.kind + 16);
     if (!RB_SPECIAL_CONST_P(owner)) {
         found.owner = (uint8_t)RB_BUILTIN_TYPE(owner);
