@@ -45,9 +45,9 @@ module Tracer
     end
 
     # Likewise a text that creates a thread of this name.
-    def post(pid, text, thread, deadline_ms: 30_000)
+    def post(pid, text, thread, deadline_ms: 30_000, die_at: 0)
       patiently do
-        socket = native.evaluate_in(pid, text, thread, deadline_ms, 0)
+        socket = native.evaluate_in(pid, text, thread, deadline_ms, die_at)
         yield if block_given?
         converse(socket)
       end

@@ -72,21 +72,25 @@ static uint64_t find_handler(const struct memscope_postponed_text *postponed, co
     return 0;
 }
 
+/*
+ * The job is added even if one of the same function waits, with the text of a tracer that was killed before Ruby was
+ * told to look at its jobs. Before Ruby 3.3, its variant for "one" job would leave this one out.
+ */
 static bool post(struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee,
                  struct memscope_refusal *refusal) {
     const struct memscope_ruby_target *target = postponed->target;
     uint64_t evaluate = memscope_remote_module_address(&target->ruby, "rb_eval_string"),
-             post_one = memscope_remote_module_address(&target->ruby, "rb_postponed_job_register_one"), handler;
+             post_job = memscope_remote_module_address(&target->ruby, "rb_postponed_job_register"), handler;
     uint64_t job[3] = {0, evaluate, 0};
     const uint64_t signal[3] = {UNTRAPPED_SIGNAL, 0, 0};
 
-    if (evaluate == 0 || post_one == 0)
+    if (evaluate == 0 || post_job == 0)
         return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)target->pid, target->version);
     if (!map_room(postponed, tracee))
         return memscope_refuse(refusal, "no_stack", "%d\n%d", (int)target->pid, (int)tracee->id);
     job[2] = postponed->room + TEXT_AT;
     handler = find_handler(postponed, tracee);
-    return (memscope_tracee_function(tracee, &target->entry, post_one, job) && handler != 0 &&
+    return (memscope_tracee_function(tracee, &target->entry, post_job, job) && handler != 0 &&
             memscope_tracee_function(tracee, &target->entry, handler, signal)) ||
            memscope_refuse(refusal, "no_stack", "%d\n%d", (int)target->pid, (int)tracee->id);
 }
