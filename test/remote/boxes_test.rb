@@ -46,6 +46,21 @@ class BoxesTest < MemscopeTest
     end
   end
 
+  # The oldest by the time of the file. A process in another pid namespace holds the lock on its box.
+  def test_boxes_of_another_memscope_do_not_stay_forever
+    dead = (1..24).to_h { |n| ["#{n}-1.box", n.odd? ? :unsupported : body(pid: n, identity: { boot_id: "a" })] }
+    own = "#{Process.pid}-#{CURRENT.started}.box"
+    planted({ **dead, own => :unsupported }) do |directory, source|
+      dead.each_key { |name| File.utime(Time.at(0), Time.at(name.to_i), File.join(directory, name)) }
+      File.open(File.join(directory, "1-1.box")) do |held|
+        held.flock(File::LOCK_EX)
+        Boxes.sweep(directory, native: source)
+      end
+
+      assert_equal [own, *dead.keys - %w[3-1.box 5-1.box 7-1.box]].sort, Dir.children(directory).sort
+    end
+  end
+
   def test_a_violent_end_is_told_once
     told = []
     logger = Struct.new(:lines) { define_method(:warn) { |line| lines << line } }.new([])

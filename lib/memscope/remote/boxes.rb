@@ -51,11 +51,7 @@ module Memscope
       # @raise [SystemCallError] if a directory cannot be read
       def all(*from, native: Native)
         from = directories.select { |path| File.directory?(path) } if from.empty?
-        from.flat_map { |path| names(path).map { |name| File.join(path, name) } }.filter_map do |path|
-          box(path, native)
-        rescue Unavailable, Invalid
-          nil
-        end
+        readable(from.flat_map { |path| paths(path) }, native)
       end
 
       # @return [Postmortem, nil] of the running process that uses most memory
@@ -67,23 +63,21 @@ module Memscope
       # Tells of processes of a service that have ended without a word, each once, whoever looks first: in a line of the
       # log, and by ActiveSupport::Notifications, as death.memscope. Never raises.
       def tell(directory, service, native: Native)
-        return unless names(directory).any? { |name| untold?(directory, name) }
-
-        boxes = all(directory, native: native)
-        boxes.each do |box|
-          silent = box.identity.service == service && !box.slots[:ending] && !box.running?
-          announce(Postmortem.of(box, others: boxes)) if silent && claim("#{box.path}#{TOLD}")
+        untold = readable(paths(directory).select { |path| untold?(path) }, native)
+        silent = untold.select { |box| box.identity.service == service && !box.slots[:ending] && !box.running? }
+        boxes = all(directory, native: native) if silent.any?
+        silent.each do |box|
+          announce(Postmortem.of(box, others: boxes)) if claim("#{box.path}#{TOLD}")
         end
       rescue StandardError
         nil # of the disk, of the application's logger, or of a subscriber
       end
 
-      # Removes boxes of processes of this user that are gone, but not the newest.
+      # Removes boxes of processes of this user that are gone, but not the newest: also those of another memscope, whose
+      # form this one cannot read.
       def sweep(directory, native: Native)
-        return unless names(directory).size > KEPT
-
-        gone = all(directory, native: native).select { |box| File.owned?(box.path) && !box.running? }
-        paths = gone.sort_by(&:written_at)[...-KEPT].to_a.map(&:path)
+        paths = paths(directory)
+        paths = paths.size > KEPT ? gone(paths, native)[...-KEPT].to_a : []
         File.unlink(*paths, *paths.map { |path| "#{path}#{TOLD}" }.select { |path| File.exist?(path) })
       rescue SystemCallError
         nil # another process sweeps too
@@ -91,13 +85,33 @@ module Memscope
 
       private
 
-      def names(directory) = Dir.children(directory).grep(NAME)
+      def paths(directory) = Dir.children(directory).grep(NAME).map { |name| File.join(directory, name) }
+
+      def readable(paths, native)
+        paths.filter_map do |path|
+          box(path, native)
+        rescue Unavailable, Invalid
+          nil
+        end
+      end
+
+      # Those of processes of this user that are gone, the newest last.
+      def gone(paths, native)
+        boxes = readable(paths, native).to_h { |box| [box.path, box] }
+        gone = paths.select { |path| File.owned?(path) && !(boxes.key?(path) ? boxes[path].running? : held?(path)) }
+        gone.sort_by { |path| boxes[path]&.written_at || Postmortem.milliseconds(File.mtime(path)) }
+      end
 
       # By the name alone, since reading all boxes costs a new worker memory: of a process that seems gone.
-      def untold?(directory, name)
-        pid, started = name.scan(/\d+/).map(&:to_i)
-        ProcessIdentity.of(pid).started != started && !File.exist?(File.join(directory, "#{name}#{TOLD}"))
+      def untold?(path) = !there?(path) && !File.exist?("#{path}#{TOLD}")
+
+      def there?(path)
+        pid, started = File.basename(path).scan(/\d+/).map(&:to_i)
+        ProcessIdentity.of(pid).started == started
       end
+
+      # Of a box that cannot be read. A process in another pid namespace holds the lock.
+      def held?(path) = there?(path) || Postmortem::Box.locked?(path)
 
       # True for the first process that tries.
       def claim(path) = SystemCall.attempt { File.open(path, "wx", 0o600) { true } }

@@ -42,6 +42,8 @@ module Memscope
       # The slots whose fields have their names.
       SLOTS = Postmortem.own_fields.map(&:name) - %i[path last_seen_at ended ended_why growth growth_since remedy]
 
+      def self.locked?(path) = File.open(path) { |file| !file.flock(File::LOCK_SH | File::LOCK_NB) }
+
       attr_reader :path, :slots, :reasons, :written_at
 
       # @raise [Invalid] without the identity of a process, or a time
@@ -69,9 +71,7 @@ module Memscope
 
       # By the process's identity; for one of another pid namespace, by the lock that it holds on its box.
       def running?
-        unless process.same_machine?(ProcessIdentity.current)
-          return File.open(path) { |file| !file.flock(File::LOCK_SH | File::LOCK_NB) }
-        end
+        return Box.locked?(path) unless process.same_machine?(ProcessIdentity.current)
 
         now = ProcessIdentity.of(identity.pid)
         !now.started.nil? && now.same?(process)
