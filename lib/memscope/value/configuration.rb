@@ -61,7 +61,9 @@ module Memscope
 
       # From now on a variable with an invalid value means the setting's `safe` value instead of an error.
       # @api private
-      def excuse_environment = (@excused = true)
+      def excuse_environment
+        @excused = true
+      end
 
       # @api private
       # @return [Hash{Symbol => String}] the errors of the environment's variables, by setting
@@ -101,7 +103,9 @@ module Memscope
         value
       end
 
-      def refuse_late = (raise Late, Reasons.sentence([:configured_late, @user.to_s]) if settled?)
+      def refuse_late
+        raise Late, Reasons.sentence([:configured_late, @user.to_s]) if settled?
+      end
     end
 
     # A reader for each of SETTINGS: `rake sig` writes their signatures.

@@ -50,7 +50,9 @@ module Memscope
 
       # Counts the workers that begin in place of the worker restarted last, by their first reports, which come before
       # they have booted. Puma's hook after a fork could not count them: with fork_worker, it runs in worker 0.
-      def reported(worker) = (@begun |= [worker.pid] if worker.index == @restarted&.index)
+      def reported(worker)
+        @begun |= [worker.pid] if worker.index == @restarted&.index
+      end
 
       def members
         workers = @cluster.read.select { |worker| worker.role == :worker }

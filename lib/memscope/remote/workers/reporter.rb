@@ -24,7 +24,9 @@ module Memscope
       end
 
       # Restarts the count of unshared memory: this process has forked a worker, and now shares all its memory with it.
-      def rebase = (@inherited = Native.inherited if @role == :worker)
+      def rebase
+        @inherited = Native.inherited if @role == :worker
+      end
 
       # This process as it is now. T2: milliseconds per resident GB.
       def read
