@@ -9,6 +9,14 @@ class TestRunTest < MemscopeTest
   FAILS = "#{PASSES}class Fails < Minitest::Test\n  def test_it = assert_equal(1, 2)\nend\n".freeze
   SKIPS = "#{PASSES}class Skips < Minitest::Test; def test_it = skip(%(no reason)); end\n".freeze
   ENDS = "#{PASSES}class Ends < Minitest::Test; def test_it = Process.kill(:KILL, $$); end\n".freeze
+  # Half a second of processor time, in a child.
+  WORKS = <<~RUBY.freeze
+    #{PASSES}
+    class Works < Minitest::Test
+      SCRIPT = "nil until Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) > 0.5"
+      def test_it = assert(system(RbConfig.ruby, "--disable-gems", "-e", SCRIPT))
+    end
+  RUBY
   RAISES = "raise %(not loaded)"
 
   def test_what_passes
@@ -18,6 +26,12 @@ class TestRunTest < MemscopeTest
     assert_match(%r{^\[  1/2\] +\d+\.\d s, CPU +\d+\.\d s  \S+_test\.rb: 1 passed, 0 failed}, text)
     assert_match(/^1 skipped: no reason$/, text)
     assert_equal "2 passed, 0 failed, 1 skipped", text.lines.last.chomp
+  end
+
+  def test_the_time_of_the_processor_is_that_of_all_processes
+    _result, text = run_files("a" => WORKS)
+
+    assert_includes 0.5..5.0, text[/CPU +(\d+\.\d) s/, 1].to_f
   end
 
   def test_what_fails
