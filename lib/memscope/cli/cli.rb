@@ -29,24 +29,26 @@ module Memscope
 
         return Command.write(err, overview) && Command::USAGE unless name
 
-        command = named(name)
+        command = named(name, COMMANDS, "--help", "--version")
         command.new(out: out, err: err).run(rest)
       rescue Failure => e
         err.puts "#{['memscope', command&.title].compact.join(' ')}: #{e.message}"
         e.status
       end
 
-      private
+      # @return [Class] the command with one of these names
+      # @raise [Failure] for another name. The message has the others that are allowed too
+      def named(name, names, *others)
+        return const_get(:"#{name.capitalize}Command") if names.include?(name)
 
-      def version = "memscope #{VERSION} (#{RUBY_DESCRIPTION})\n"
-
-      def named(name)
-        return const_get(:"#{name.capitalize}Command") if COMMANDS.include?(name)
-
-        allowed = [*COMMANDS, "--help", "--version"]
+        allowed = [*names, *others]
         given = Command.questioned(name[0, 60], allowed)
         raise Failure.new(Command::USAGE, WORDS.fill(:unknown_command, given: given, allowed: allowed.join(", ")))
       end
+
+      private
+
+      def version = "memscope #{VERSION} (#{RUBY_DESCRIPTION})\n"
 
       def overview
         commands = COMMANDS.map { |name| "  #{name.ljust(COMMANDS.map(&:length).max)}  #{Help.summary(name)}" }

@@ -80,6 +80,7 @@ module Memscope
         @out = out
         @err = err
         @given = {}
+        @switches = {}
         usage, *items = Help.items(self.class.title)
         @parser = OptionParser.new(usage).tap { |parser| parser.version = VERSION }
         items.each do |item|
@@ -99,7 +100,7 @@ module Memscope
         program? ? launch : perform
       rescue OptionParser::ParseError => e
         given = Field.line(e.args.join(" ")[0, 80])
-        given = Command.questioned(given, switches.flat_map(&:long)) if e.is_a?(OptionParser::InvalidOption)
+        given = Command.questioned(given, @switches.values.flat_map(&:long)) if e.is_a?(OptionParser::InvalidOption)
         refuse("#{e.reason}: #{given}")
       end
 
@@ -109,7 +110,7 @@ module Memscope
         name = words.grep(/\A--/).first[/\w[\w-]*/].tr("-", "_").to_sym
         limit = @declared.limits.fetch(name) { LIMITS[name] }
         default = @declared.defaults[name]&.then { |value| "default: #{value}" }
-        @parser.on(*words, *default) do |given|
+        @switches[name] = @parser.define(*words, *default) do |given|
           usage_error(:given_twice, option: dashed(name)) if @given.key?(name) && given != true
           @given[name] = limit ? limit.value(given) : given
           next unless @given[name].nil?
@@ -136,7 +137,7 @@ module Memscope
       def dashed(name) = "--#{name.to_s.tr('_', '-')}"
 
       def refuse(why)
-        allowed = [*switches.map { |switch| "#{switch.long.first}#{switch.arg}" }, *operands]
+        allowed = [*@switches.values.map { |switch| "#{switch.long.first}#{switch.arg}" }, *operands]
         usage_error(:not_an_option, why: why, allowed: allowed.join(", "))
       end
 
@@ -147,8 +148,6 @@ module Memscope
       def say(message, **figures) = @err.puts("memscope #{self.class.title}: #{worded(message, figures)}")
 
       def worded(message, figures) = message.is_a?(Symbol) ? WORDS.fill(message, figures) : message
-
-      def switches = @parser.top.list.grep(OptionParser::Switch)
 
       # "[DUMP]" and "[-- COMMAND [ARG...]]", as in the usage.
       def operands = @parser.banner[/\[options\] \K.*/].to_s.split(/ (?=\[?-- )/)

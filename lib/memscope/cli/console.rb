@@ -41,18 +41,11 @@ module Memscope
 
       def run(argument)
         name, *options = Shellwords.split(argument)
-        name ||= "report"
+        command = CLI.named(name || "report", NAMES, "measure EXPRESSION")
         options.unshift("--paths-to") if name == "heap" && options.first&.match?(/\A[A-Z]/)
-        return warn("mem: #{refused(name)}") unless NAMES.include?(name)
-
-        CLI.const_get(:"#{name.capitalize}Command").new(out: $stdout, err: $stderr).extend(OnItself).run(options)
+        command.new(out: $stdout, err: $stderr).extend(OnItself).run(options)
       rescue ArgumentError, Failure => e
         warn "mem: #{e.message}"
-      end
-
-      def refused(name)
-        allowed = [*NAMES, "measure EXPRESSION"]
-        WORDS.fill(:unknown_command, given: Command.questioned(name[0, 60], allowed), allowed: allowed.join(", "))
       end
 
       def measure(expression)

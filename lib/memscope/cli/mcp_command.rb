@@ -26,7 +26,10 @@ module Memscope
       module AtOnce
         def readings = @readings || []
 
-        def options = switches.to_h { |switch| [switch.long.first.delete_prefix("--").tr("-", "_").to_sym, switch] }
+        # The switches of its options that are arguments, and their limits.
+        def arguments
+          @switches.slice(*ARGUMENTS).to_h { |name, switch| [name, [switch, @declared.limits[name] || Command::LIMITS[name]]] }
+        end
 
         private
 
@@ -61,15 +64,14 @@ module Memscope
         description = "#{Help.summary(name).sub(/\A./, &:upcase)}. #{WORDS[name]}"
         MCP::Tool.define(name: name, description: description, annotations: READS_ONLY,
                          input_schema: schema(name)) do |server_context:, **arguments| # rubocop:disable Lint/UnusedBlockArgument
-          answer = ask.call(name, **arguments)
-          MCP::Tool::Response.new([{ type: "text", text: answer.text }], structured_content: answer.hints,
-                                                                         error: answer.failed)
+          answer, part = ask.call(name, **arguments)
+          MCP::Tool::Response.new([{ type: "text", text: answer.text(part) }], structured_content: answer.hints,
+                                                                               error: answer.failed)
         end
       end
 
       def schema(name)
-        properties = options_of(name).to_h do |argument, switch|
-          limit = named(name).declaration.limits.fetch(argument) { LIMITS[argument] }
+        properties = command(name).arguments.to_h do |argument, (switch, limit)|
           type = switch.arg ? TYPES.fetch(limit&.type, "string") : "boolean"
           words = [*switch.desc.grep_v(/\Adefault: /), limit&.words]
           [argument, { type: type, description: words.compact.join(" "), default: DEFAULTS[argument] }.compact]
@@ -79,23 +81,19 @@ module Memscope
           required: @given.key?(:pid) || WITHOUT_PID.include?(name) ? [] : ["pid"] }
       end
 
-      def named(name) = CLI.const_get(:"#{name.capitalize}Command")
-
-      def command(name, out = nil) = named(name).new(out: out, err: out).extend(AtOnce)
-
-      def options_of(name) = command(name).options.slice(*ARGUMENTS)
+      def command(name, out = nil) = CLI.named(name, TOOLS).new(out: out, err: out).extend(AtOnce)
 
       # Another part of the last answer is of the same reading.
       def answer(name, part: 1, **arguments)
         question = [name, arguments]
         @last = [question, read(name, arguments)] unless part > 1 && @last&.first == question
-        @last.last.part(part)
+        [@last.last, part]
       end
 
       def read(name, arguments)
-        given = { **DEFAULTS.slice(*options_of(name).keys), **@given.slice(:pid), **arguments }
         out = StringIO.new.set_encoding(Encoding::UTF_8)
         asked = command(name, out)
+        given = { **DEFAULTS.slice(*asked.arguments.keys), **@given.slice(:pid), **arguments }
         given.select! { |_option, value| value }
         asked.run(given.map { |option, value| value == true ? dashed(option) : "#{dashed(option)}=#{value}" })
         Answer.new(name, given, out.string, asked.readings)

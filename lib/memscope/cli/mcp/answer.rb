@@ -19,22 +19,21 @@ module Memscope
         COMMAND = /\bmemscope (#{TOOLS.join('|')})((?: --[a-z-]+(?:[= ][^\s`-][^\s`]*)?)+)/
         OPTION = /--([a-z-]+)(?:[= ]([^\s-]\S*))?/
 
-        attr_reader :text, :hints, :failed
+        attr_reader :hints, :failed
 
         # @param readings [Array<Reading>, nil] nil if the command failed
         def initialize(tool, arguments, text, readings)
           @call = { tool: tool, arguments: arguments }
           @parts = parts_of(text)
           @failed = readings.nil?
-          @hints = { confidence: confidence(readings), next: suggested(text.gsub(/\s+/, " ")) }.compact
+          @hints = { confidence: confidence(readings), next: suggested(text.gsub(/\s+/, " ")) }
         end
 
-        # @param number [Integer] from 1
-        # @return [Answer] whose text is this part of it
-        def part(number)
-          number = number.clamp(1, @parts.size)
-          @text = [@parts[number - 1], rest(number), *below].compact.join("\n")
-          self
+        # @param part [Integer] from 1
+        # @return [String] this part of the text, and what is below it
+        def text(part)
+          part = part.clamp(1, @parts.size)
+          [@parts[part - 1], rest(part), *below].compact.join("\n")
         end
 
         private
@@ -47,9 +46,9 @@ module Memscope
           end
         end
 
-        def rest(number)
-          left = @parts.drop(number).sum { |part| part.lines.size }
-          WORDS.fill("rest", left: left, call: told(@call, part: number + 1)) if left.positive?
+        def rest(part)
+          left = @parts.drop(part).sum { |one| one.lines.size }
+          WORDS.fill("rest", left: left, call: told(@call, part: part + 1)) if left.positive?
         end
 
         def below
