@@ -108,7 +108,7 @@ module Memscope
 
       def define(words)
         name = words.grep(/\A--/).first[/\w[\w-]*/].tr("-", "_").to_sym
-        limit = @declared.limits.fetch(name) { LIMITS[name] }
+        limit = limit_of(name)
         default = @declared.defaults[name]&.then { |value| "default: #{value}" }
         @switches[name] = @parser.define(*words, *default) do |given|
           usage_error(:given_twice, option: dashed(name)) if @given.key?(name) && given != true
@@ -118,6 +118,8 @@ module Memscope
           usage_error(:not_allowed, option: dashed(name), given: Field.excerpt(given), allowed: limit.words)
         end
       end
+
+      def limit_of(name) = @declared.limits.fetch(name) { LIMITS[name] }
 
       def program? = !@command.nil?
 

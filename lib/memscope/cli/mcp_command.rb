@@ -27,9 +27,7 @@ module Memscope
         def readings = @readings || []
 
         # The switches of its options that are arguments, and their limits.
-        def arguments
-          @switches.slice(*ARGUMENTS).to_h { |name, switch| [name, [switch, @declared.limits[name] || Command::LIMITS[name]]] }
-        end
+        def arguments = @switches.slice(*ARGUMENTS).to_h { |name, switch| [name, [switch, limit_of(name)]] }
 
         private
 
