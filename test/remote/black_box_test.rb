@@ -171,6 +171,9 @@ class BlackBoxTest < MemscopeTest
       File.write("#{directory}/other.box", "text", perm: 0o600)
 
       assert_equal :malformed, NATIVE.read_black_box("#{directory}/other.box")
+      File.write("#{directory}/old.box", ["memscope box", 1].pack("a64Q"), perm: 0o600)
+
+      assert_equal :black_box_of_another_version, NATIVE.read_black_box("#{directory}/old.box")
       File.chmod(0o640, "#{directory}/other.box")
 
       assert_equal :denied, NATIVE.read_black_box("#{directory}/other.box")

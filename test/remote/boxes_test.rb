@@ -48,9 +48,10 @@ class BoxesTest < MemscopeTest
 
   # The oldest by the time of the file. A process in another pid namespace holds the lock on its box.
   def test_boxes_of_another_memscope_do_not_stay_forever
-    dead = (1..24).to_h { |n| ["#{n}-1.box", n.odd? ? :unsupported : body(pid: n, identity: { boot_id: "a" })] }
+    unread = :black_box_of_another_version
+    dead = (1..24).to_h { |n| ["#{n}-1.box", n.odd? ? unread : body(pid: n, identity: { boot_id: "a" })] }
     own = "#{Process.pid}-#{CURRENT.started}.box"
-    planted({ **dead, own => :unsupported }) do |directory, source|
+    planted({ **dead, own => unread }) do |directory, source|
       dead.each_key { |name| File.utime(Time.at(0), Time.at(name.to_i), File.join(directory, name)) }
       File.open(File.join(directory, "1-1.box")) do |held|
         held.flock(File::LOCK_EX)

@@ -232,6 +232,8 @@ static VALUE contents_to_hash(VALUE argument) {
     VALUE hash = rb_hash_new();
 
     memscope_without_gvl(read_box, reading);
+    if (reading->status == MEMSCOPE_UNSUPPORTED)
+        return memscope_reason("black_box_of_another_version");
     if (reading->status != MEMSCOPE_OK)
         return memscope_status_reason(reading->status);
     for (size_t slot = 0; slot < MEMSCOPE_BOX_SLOTS; slot++)
