@@ -14,11 +14,9 @@ module Memscope
       include ERB::Util
 
       read = ->(path) { File.read(File.expand_path("../#{path}", __dir__), encoding: Encoding::UTF_8).freeze }
-      LIBRARY = read.call("web/assets/d3-flamegraph.umd.min.js")
-      SCRIPTS = [read.call("web/assets/d3.min.js"), LIBRARY, read.call("show/assets/flame_graph.js")].freeze
-      STYLE = (read.call("web/assets/base.css") + read.call("show/assets/flame_graph.css")).freeze
-      # The second style is inserted by d3-flame-graph.
-      STYLES = [STYLE, LIBRARY[/\.textContent=`([^`]*)`/, 1]].freeze
+      SCRIPTS = %w[web/assets/d3-flame-graph.min.js show/assets/flame_graph.js].map(&read).freeze
+      STYLE = %w[web/assets/d3-flame-graph.min.css web/assets/base.css show/assets/flame_graph.css]
+              .map(&read).join.freeze
       PAGE = ERB.new(read.call("show/assets/page.html.erb"), trim_mode: "-")
       # The maximum number of lines in the table.
       LINES = 50
@@ -33,7 +31,7 @@ module Memscope
       # The page's Content-Security-Policy, which a header repeats.
       def self.policy
         @policy ||= begin
-          scripts, styles = [SCRIPTS, STYLES].map do |texts|
+          scripts, styles = [SCRIPTS, [STYLE]].map do |texts|
             texts.map { |text| "'sha256-#{Digest::SHA256.base64digest(text)}'" }.join(" ")
           end
           "default-src 'none'; script-src #{scripts}; style-src #{styles}; img-src " \

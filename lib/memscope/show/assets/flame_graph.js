@@ -114,7 +114,7 @@
     chart?.destroy();
     const data = tree(element("invert").checked, element("fold")?.checked);
     whole = data.value;
-    chart = flamegraph.default().width(area.clientWidth).cellHeight(20).inverted(true).minFrameSize(1)
+    chart = d3.flamegraph().width(area.clientWidth).cellHeight(20).inverted(true).minFrameSize(1)
       .transitionDuration(still ? 0 : 200).setColorMapper(colour).setLabelHandler(label)
       .setDetailsHandler((text) => { details.textContent = text || hint; });
     d3.select(area).datum(data).call(chart);
