@@ -99,6 +99,13 @@ namespace :battery do
     run_battery ["test/acceptance/hosts_test.rb"], "MEMSCOPE_HOST_GEMS" => directory
   end
 
+  desc "Follow the recipes of docs/apm.md with the clients of APMs, which it installs into GEMS=tmp/apm_gems"
+  task apm: :compile do
+    gems = %w[activesupport:7.2.4 appsignal dogstatsd-ruby honeybadger newrelic_rpm scout_apm sentry-ruby]
+    directory = install_gems(ENV.fetch("GEMS", "tmp/apm_gems"), *gems)
+    run_battery ["test/acceptance/apm_test.rb"], "MEMSCOPE_APM_GEMS" => directory
+  end
+
   desc "Check that heapy, heap-profiler, sheap, memlab and VS Code's parser read dumps; installs them into " \
        "TOOLS=tmp/dump_tools"
   task dumps: :compile do

@@ -1,8 +1,11 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/notified"
 
 class PurgeTest < MemscopeTest
+  include Notified
+
   JEMALLOC = ChildProcess::ALLOCATORS[:jemalloc]
   # Ruby's own levers, which depend on its version.
   OWN = Memscope::Purge.missing.slice(:gc, :compact).select { |_lever, missing| missing.nil? }.keys.freeze
@@ -60,6 +63,18 @@ class PurgeTest < MemscopeTest
     names = child_json("puts JSON.generate(Memscope.purge.levers.map(&:name))", preload: preload, requires: ["json"])
 
     assert_equal LEVERS.fetch(preload ? :jemalloc : :glibc).map(&:name), names
+  end
+
+  def test_subscribers_hear_of_a_purge
+    result = nil
+    heard = payloads(:purge) do
+      Memscope.purge(:gc, dry_run: true)
+      assert_raises(ArgumentError) { Memscope.purge(:vacuum) }
+      result = Memscope.purge(:gc)
+    end
+
+    assert_equal [result.to_h.except(:before, :after)], heard
+    assert_operator JSON.generate(heard).bytesize, :<, 4096
   end
 
   # While the forked child of a walk lives, it shares every page. Alone, this process shares hardly any. On a busy

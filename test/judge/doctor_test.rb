@@ -2,15 +2,43 @@
 
 require_relative "../test_helper"
 require_relative "../support/diagnosed"
+require_relative "../support/notified"
+require "minitest/mock"
 
 class DoctorTest < MemscopeTest
   include Diagnosed
+  include Notified
 
   def test_nothing_wrong
     [diagnose, diagnose(malloc: jemalloc)].each do |diagnosis|
       assert_predicate diagnosis, :healthy?
       assert_empty diagnosis.map(&:id)
       assert_operator diagnosis.checked.count { |check| check.outcome == :clear }, :>=, 10
+    end
+  end
+
+  def test_subscribers_hear_of_findings_that_appear_or_become_worse
+    sick = diagnose(**SICK)
+    charts = [{}, SICK, SICK, SICK.except(:cgroup), SICK]
+    heard = payloads(:finding) do
+      charts.each do |chart|
+        Memscope::Diagnosis::Evidence.stub(:read, Charts.evidence(**chart)) { Memscope.doctor }
+      end
+    end
+
+    assert_equal(%i[near_limit dirty_pages slab_slack near_limit], heard.map { |payload| payload[:id] })
+    assert_equal sick.first.to_h, heard.first
+    assert_empty(payloads(:finding) { Memscope.doctor }.map { |payload| payload[:severity] } - %i[warning critical])
+  ensure
+    Memscope::Runtime.current.severities = nil
+  end
+
+  def test_a_finding_is_worse_than_itself_as_information
+    sick = diagnose(**SICK)
+    worst = sick.first
+
+    { critical: [], warning: [worst], info: [worst], nil => [worst] }.each do |severity, worse|
+      assert_equal worse, sick.worse_than({ **sick.severities, worst.id => severity }.compact)
     end
   end
 

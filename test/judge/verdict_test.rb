@@ -2,10 +2,14 @@
 
 require_relative "../test_helper"
 require_relative "../support/histories"
+require_relative "../support/notified"
+require "minitest/mock"
 
 # Verdicts on histories with known truth. How well they distinguish leaks from all else over days is tested in
 # test/engine/trend/verdict_battery_test.rb, and those on running processes in test/acceptance/verdict_test.rb.
 class VerdictTest < MemscopeTest
+  include Notified
+
   parallelize_me!
 
   MEBIBYTE = 1_048_576
@@ -29,6 +33,24 @@ class VerdictTest < MemscopeTest
       assert_in_delta verdict.growth.each_value.sum, 200 * MEBIBYTE, 2 * MEBIBYTE
       assert_equal [60, 300, 59 * 300], verdict.evidence.values_at(:points, :epoch_seconds, :span_seconds)
     end
+  end
+
+  # No event for the first verdicts of a process, and for a cache that fills.
+  def test_subscribers_hear_of_growth_that_begins_moves_and_ends
+    steady = Histories.judge(5) { {} }
+    filling = Histories.judge(6) { |hour| Histories::LEAKS[:objects].drop(2).to_h { |name| [name, saturated(hour)] } }
+    verdicts = [steady, filling, leak(:native), leak(:native), leak(:objects), steady, filling]
+    heard = payloads(:verdict) do
+      verdicts.each { |verdict| Memscope::Verdict.stub(:of, verdict) { Memscope::Verdict.judge(nil) } }
+    end
+
+    assert_equal([%i[leak native filling], %i[leak objects leak], %i[steady leak]],
+                 heard.map { |payload| payload.values_at(:verdict, :layer, :previous).compact })
+    assert_equal verdicts[2].to_h, heard.first.except(:sentence, :previous)
+    assert_equal verdicts[2].sentence, heard.first[:sentence]
+    assert_operator JSON.generate(heard.first).bytesize, :<, 4096
+  ensure
+    Memscope::Runtime.current.verdict = nil
   end
 
   def test_a_mixture_is_shares

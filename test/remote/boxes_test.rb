@@ -3,8 +3,10 @@
 require_relative "../test_helper"
 require "minitest/mock"
 require_relative "../support/black_boxes"
+require_relative "../support/notified"
 
 class BoxesTest < MemscopeTest
+  include Notified
   include BlackBoxes
 
   Boxes = Memscope::Boxes
@@ -68,7 +70,7 @@ class BoxesTest < MemscopeTest
     bodies = { "1-1.box" => body(pid: 1, identity: { boot_id: "a" }), "2-1.box" => body(identity: RUNNING),
                "3-1.box" => body(identity: { boot_id: "a", service: "/srv/shop sidekiq" }),
                "4-1.box" => body(identity: { boot_id: "a" }, ending: { at: NOW, how: "exit", status: 1 }) }
-    notified(->(_name, _from, _to, _id, payload) { told << payload[:postmortem].pid }) do
+    notified(:death, ->(_name, _from, _to, _id, payload) { told << payload[:postmortem].pid }) do
       planted(bodies) do |directory, source|
         Memscope::Configuration.stub(:effective, logger) do
           2.times { Boxes.tell(directory, "/srv/shop puma worker", native: source) }
@@ -94,7 +96,7 @@ class BoxesTest < MemscopeTest
 
   # Its subscribers raise.
   def test_the_application_cannot_hurt
-    notified(->(*) { raise "no" }) do
+    notified(:death, ->(*) { raise "no" }) do
       planted({ "1-1.box" => body(pid: 1, identity: { boot_id: "a" }) }) do |directory, source|
         assert_output("", /memscope/) { Boxes.tell(directory, "/srv/shop puma worker", native: source) }
       end
@@ -121,13 +123,6 @@ class BoxesTest < MemscopeTest
   end
 
   private
-
-  def notified(heard, &)
-    require "active_support"
-    ActiveSupport::Notifications.subscribed(heard, "death.memscope", &)
-  rescue LoadError
-    skip "ActiveSupport is not installed"
-  end
 
   def group = @group ||= cgroup(4)
 end

@@ -34,7 +34,11 @@ module Memscope
     class Busy < StandardError; end
 
     # @api private
-    def self.run(levers, **options) = Run.new(levers, **options).result
+    def self.run(levers, **options)
+      Run.new(levers, **options).result.tap do |result|
+        Notifications.tell(:purge) { result.to_h.except(:before, :after) } unless result.dry_run?
+      end
+    end
 
     # Predicts, like a dry run, the bytes that each lever would return by itself, from readings already taken.
     # @api private

@@ -56,6 +56,14 @@ module Memscope
     # @return [Hash{Symbol => Symbol}] the severities of the findings by id, for the next diagnosis
     def severities = findings.to_h { |finding| [finding.id, finding.severity] }
 
+    # @api private
+    # @param earlier [Hash{Symbol => Symbol}] severities of an earlier diagnosis
+    # @return [Array<Finding>] those that are now more severe. One that was not there counts as :info
+    def worse_than(earlier)
+      ranks = Finding::SEVERITIES.each_with_index.to_h
+      findings.select { |finding| ranks[finding.severity] < ranks[earlier.fetch(finding.id, :info)] }
+    end
+
     # @return [Symbol, nil] the severity of the worst finding: :critical, :warning or :info; nil without findings
     def severity = Finding::SEVERITIES.find { |severity| findings.any? { |finding| finding.severity == severity } }
 

@@ -21,8 +21,11 @@ module Memscope
       # @api private
       def read(since: nil, gc: false)
         runtime = Runtime.current
-        diagnose(Diagnosis::Evidence.read(gc: gc), since: since, previous_severities: runtime.severities)
-          .tap { |diagnosis| runtime.severities = diagnosis.severities }
+        earlier = runtime.severities
+        diagnosis = diagnose(Diagnosis::Evidence.read(gc: gc), since: since, previous_severities: earlier)
+        runtime.severities = diagnosis.severities
+        diagnosis.worse_than(earlier.to_h).each { |finding| Notifications.tell(:finding) { finding.to_h } }
+        diagnosis
       end
 
       # Judges evidence. A pure function: nothing is read.

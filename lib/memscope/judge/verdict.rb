@@ -60,9 +60,18 @@ module Memscope
         (Runtime.current.verdict unless now) || of(sampler)
       end
 
-      # Judges the history, continuing from the earlier judgements, and keeps the verdict.
+      # Judges the history, continuing from the earlier judgements, and keeps the verdict. Tells of growth that began,
+      # moved to another layer or ended.
       # @api private
-      def judge(sampler) = Runtime.current.verdict = of(sampler, replayed: nil)
+      def judge(sampler)
+        runtime = Runtime.current
+        earlier = runtime.verdict
+        verdict = runtime.verdict = of(sampler, replayed: nil)
+        return verdict if verdict.alarm == earlier&.alarm
+
+        Notifications.tell(:verdict) { { **verdict.to_h, sentence: verdict.sentence, previous: earlier&.kind } }
+        verdict
+      end
 
       # Updates the growth of a :too_early verdict between two judgements in the first hour, which has no other verdict.
       # @api private
@@ -121,6 +130,10 @@ module Memscope
 
     # @return [Boolean] whether memory grows without bound
     def leak? = kind == :leak
+
+    # @api private
+    # @return [Array(Symbol, Symbol), nil] kind and layer of growth that is not expected to end, or came at once
+    def alarm = ([kind, layer] if %i[step leak].include?(kind))
 
     # @api private
     # @return [Boolean] whether RSS does not grow, but pages that were shared with the parent have become private

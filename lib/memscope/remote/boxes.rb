@@ -70,7 +70,7 @@ module Memscope
           announce(Postmortem.of(box, others: boxes)) if claim("#{box.path}#{TOLD}")
         end
       rescue StandardError
-        nil # of the disk, of the application's logger, or of a subscriber
+        nil # of the disk, or of the application's logger
       end
 
       # Removes boxes of processes of this user that are gone, but not the newest: also those of another memscope, whose
@@ -120,9 +120,7 @@ module Memscope
         line = "memscope: #{death.sentence}"
         logger = Configuration.effective(:logger)
         logger ? logger.warn(line) : $stderr.write("#{line}\n") # no warning, which -W0 would hide
-        return unless defined?(::ActiveSupport::Notifications)
-
-        ::ActiveSupport::Notifications.instrument("death.memscope", postmortem: death)
+        Notifications.tell(:death) { { postmortem: death } }
       end
 
       def box(path, native)

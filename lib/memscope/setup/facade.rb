@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
-%w[value/reading value/runtime value/terms process/allocator process/snapshot process/cgroup process/process_memory
-   process/ruby_heap process/ruby_heap/garbage process/ledger].each { |file| require_relative "../#{file}" }
+%w[value/reading value/runtime value/notifications value/terms process/allocator process/snapshot process/cgroup
+   process/process_memory process/ruby_heap process/ruby_heap/garbage
+   process/ledger].each { |file| require_relative "../#{file}" }
 
 # Where the memory of this Ruby process is.
 #

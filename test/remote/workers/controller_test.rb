@@ -4,8 +4,11 @@ require_relative "../../test_helper"
 require "logger"
 require "memscope/remote/workers/cluster"
 require "minitest/mock"
+require_relative "../../support/notified"
 
 class ControllerTest < MemscopeTest
+  include Notified
+
   MEBIBYTE = 1 << 20
   HURRY = { readings: 1, sustained_seconds: 0, settle_seconds: 60, jitter: 0 }.freeze
 
@@ -98,6 +101,20 @@ class ControllerTest < MemscopeTest
     assert_equal [1, 370 * MEBIBYTE], [outcome.failed_boots, outcome.returned_bytes]
     assert_includes @host.said, "policy: restart of worker 0 (pid 1000) returned 370.0 MiB, expected 300.0 MiB"
     assert_equal [[:restart, 1000]], @host.done
+  end
+
+  def test_subscribers_hear_of_a_restart
+    @host.define_singleton_method(:restart) { |member, &told| super(member).tap(&told) }
+    @settings[:policy] = :observe
+
+    assert_empty(payloads(:restart) { step })
+    setup
+    @host.define_singleton_method(:restart) { |member, &told| super(member).tap(&told) }
+    heard = payloads(:restart) { step }
+
+    assert_equal([[:restart, 1000, 300 * MEBIBYTE]],
+                 heard.map { |one| [one[:action], one[:worker][:pid], one[:expected_bytes]] })
+    assert_match(/\AThe working set is/, heard.first[:reason])
   end
 
   # The outcome once the successor, which has booted at its second attempt, has this much private memory.

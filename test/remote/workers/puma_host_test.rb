@@ -92,7 +92,7 @@ class PumaHostTest < MemscopeTest
     @cluster.handles = handles.each_value { |handle| handle.term = true }
 
     assert_equal "Puma is stopping", puma.obstacle
-    error = assert_raises(RuntimeError) { puma.restart(puma.members.first) }
+    error = assert_raises(RuntimeError) { puma.restart(puma.members.first) { flunk } }
 
     assert_equal "Puma is stopping", error.message
   end
@@ -101,13 +101,14 @@ class PumaHostTest < MemscopeTest
     puma = host
     member = puma.members.last
     Process.kill(:KILL, member.pid) && Process.wait(member.pid)
-    error = assert_raises(RuntimeError) { puma.restart(member) }
+    error = assert_raises(RuntimeError) { puma.restart(member) { flunk } }
 
     assert_equal "the worker: not there", error.message
-    puma.restart(puma.members.first)
+    told = false
+    puma.restart(puma.members.first) { told = true }
     _pid, status = Process.wait2(@children.first)
 
-    assert_equal Signal.list["TERM"], status.termsig
+    assert_equal [Signal.list["TERM"], true], [status.termsig, told]
   end
 
   def test_a_successor_and_the_boots_that_failed_before_it
@@ -116,7 +117,7 @@ class PumaHostTest < MemscopeTest
     reports = [[1, 1], [1, @children.last], [0, 2], [1, 3], [1, 3]].map { |index, pid| report(index, pid) }
     puma.reported(reports.first)
     puma.members
-    puma.restart(puma.members.last)
+    puma.restart(puma.members.last) { nil }
 
     assert_equal [false, 0], puma.successor(outcome)
     reports.each { |report| puma.reported(report) }
@@ -131,7 +132,7 @@ class PumaHostTest < MemscopeTest
     puma = host
     member = puma.members.last
     @cluster.handles = handles.except(@children.first)
-    error = assert_raises(RuntimeError) { puma.restart(member) }
+    error = assert_raises(RuntimeError) { puma.restart(member) { flunk } }
 
     assert_equal RESTARTS, error.message
     assert_nil Process.wait(member.pid, Process::WNOHANG)

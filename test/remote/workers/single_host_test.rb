@@ -43,7 +43,7 @@ class SingleHostTest < MemscopeTest
     Object.send(:remove_const, :Sidekiq)
   end
 
-  def restart(host) = stubbed { host.restart(nil) }
+  def restart(host) = stubbed { host.restart(nil) { @signals << :told } }
 
   def advance(host, seconds)
     @now += seconds
@@ -57,7 +57,7 @@ class SingleHostTest < MemscopeTest
     restart(host)
     advance(host, 9000)
 
-    assert_equal [:TERM], @signals
+    assert_equal %i[told TERM], @signals
     assert_equal "this process is about to end", host.obstacle
   end
 
@@ -71,11 +71,11 @@ class SingleHostTest < MemscopeTest
     restart(host)
     advance(host, 60)
 
-    assert_equal [:TSTP], @signals
+    assert_equal %i[told TSTP], @signals
     @jobs.clear
     2.times { advance(host, 10) }
 
-    assert_equal %i[TSTP TERM], @signals
+    assert_equal %i[told TSTP TERM], @signals
     assert_equal "this process is about to end", host.obstacle
   end
 
@@ -84,10 +84,10 @@ class SingleHostTest < MemscopeTest
     restart(host)
     advance(host, 4)
 
-    assert_equal [:TSTP], @signals
+    assert_equal %i[told TSTP], @signals
     advance(host, 1)
 
-    assert_equal %i[TSTP TERM], @signals
+    assert_equal %i[told TSTP TERM], @signals
   end
 
   def test_sidekiq_ends_although_a_job_does_not
@@ -96,10 +96,10 @@ class SingleHostTest < MemscopeTest
     restart(host)
     advance(host, 899)
 
-    assert_equal [:TSTP], @signals
+    assert_equal %i[told TSTP], @signals
     advance(host, 1)
 
-    assert_equal %i[TSTP TERM], @signals
+    assert_equal %i[told TSTP TERM], @signals
   end
 
   # Opening a file a second time is like another process's opening it: flock tells the two apart.
@@ -108,7 +108,7 @@ class SingleHostTest < MemscopeTest
     error = assert_raises(RuntimeError) { restart(sidekiq) }
 
     assert_equal "another process of this user is being restarted", error.message
-    assert_equal [:TSTP], @signals
+    assert_equal %i[told TSTP], @signals
   end
 
   def test_the_next_one_after_its_end
@@ -125,7 +125,7 @@ class SingleHostTest < MemscopeTest
     Process.kill(:KILL, pid) && Process.wait(pid)
     restart(sidekiq)
 
-    assert_equal [:TSTP], @signals
+    assert_equal %i[told TSTP], @signals
   end
 
   def test_itself_is_its_only_member

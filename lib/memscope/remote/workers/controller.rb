@@ -13,7 +13,8 @@ module Memscope
     # cluster for at most PumaHost::TIMEOUT seconds.
     #
     # The host (PumaHost, SingleHost) hides the differences between servers. It has `members`, `workers`, `supervised?`,
-    # `logger`, the actions, `obstacle` (why nothing may be done now) and `successor` (the outcome of a restart).
+    # `logger`, the actions, `obstacle` (why nothing may be done now) and `successor` (the outcome of a restart). Its
+    # `restart` yields when nothing prevents the restart any more, and before its own process ends.
     # @api private
     class Controller
       include Quantity
@@ -155,7 +156,11 @@ module Memscope
       # Returns why the decision was not carried out, or nil if it was.
       def carry_out(decision)
         worker = decision.worker
-        decision.action == :restart ? @host.restart(worker) : @host.purge(worker, [*Purge.allocators_lever])
+        if decision.action == :restart
+          @host.restart(worker) { Notifications.tell(:restart) { decision.to_h } }
+        else
+          @host.purge(worker, [*Purge.allocators_lever])
+        end
         nil
       rescue StandardError => e
         "#{e.message} (#{e.class})"

@@ -76,6 +76,8 @@ module Memscope
         @begun = []
         sent = Native.terminate(member.pid, @started.fetch(member.pid))
         raise Reasons.sentence(sent) unless %i[pidfd pid].include?(sent)
+
+        yield
       end
 
       # Runs in the worker's listener thread, beside its requests.

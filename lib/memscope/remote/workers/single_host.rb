@@ -43,6 +43,7 @@ module Memscope
 
         @jobs = ::Sidekiq::Processor::WORK_STATE if sidekiq
         @quiet_since = Clock.now
+        yield
         Process.kill(@jobs ? :TSTP : :TERM, Process.pid)
       end
 

@@ -1,0 +1,42 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/notified"
+
+class NotificationsTest < MemscopeTest
+  include Notified
+
+  Notifications = Memscope::Notifications
+
+  def test_a_subscriber_gets_the_payload
+    assert_equal([{ bytes: 1 }], payloads(:purge) { Notifications.tell(:purge) { { bytes: 1 } } })
+  end
+
+  # The payload of no subscriber is not made.
+  def test_without_a_subscriber_nothing_is_made
+    notified(:purge, ->(*) {}) { assert_nil(Notifications.tell(:verdict) { flunk }) }
+  end
+
+  # Also while ActiveSupport has not loaded its notifications: nobody can have subscribed.
+  def test_without_active_support_nothing_is_made_or_loaded
+    [[[], false], [["active_support"], true]].each do |requires, bundler|
+      before, after = child_json(<<~RUBY, requires: ["json", *requires], bundler: bundler)
+        before = $LOADED_FEATURES.size
+        Memscope::Notifications.tell(:verdict) { raise Exception }
+        puts JSON.generate([before, $LOADED_FEATURES.size])
+      RUBY
+
+      assert_equal before, after
+    end
+  end
+
+  def test_a_subscriber_that_raises_is_reported
+    [RuntimeError, NotImplementedError].each do |error|
+      notified(:verdict, ->(*) { raise error, "no" }) do
+        assert_output("", /\Amemscope: a subscriber to verdict.memscope failed: .*no.*\n\z/m) do
+          Notifications.tell(:verdict) { {} }
+        end
+      end
+    end
+  end
+end
