@@ -10,7 +10,7 @@ module Suites
   # What bin/check runs beside the tests of bin/test: each has the only test of something, but takes long.
   LONG = files("test/acceptance/{assertions,attach_pause,attach_servers,check_application,copy_on_write}_test.rb",
                "test/acceptance/{endurance,faults,heap_hostile}_test.rb",
-               "test/acceptance/{malloc_profile_overhead,new_field,object_growth,packaging,policy_sidekiq}_test.rb",
+               "test/acceptance/{malloc_profile_overhead,object_growth,packaging,policy_sidekiq}_test.rb",
                "test/acceptance/{requires_rails,stress,verdict}_test.rb",
                "test/{check/application,engine/trend/verdict_battery,judge/policy/battery}_test.rb",
                "test/generators/**/*_test.rb")
