@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require "tmpdir"
 require_relative "../support/histories"
 
 # The recipes of docs/apm.md, as they are written there, with the clients of APMs. What these would send is read where
@@ -32,11 +33,12 @@ class ApmTest < MemscopeTest
   # The answer of a child that has set the client up, followed the recipe, caused the events and read what was sent.
   def sent(name, set_up, read)
     skip "rake battery:apm installs the clients" unless GEMS
-    Tempfile.create("leak") do |file|
-      File.write(file, leak.to_json)
-      script = [EVENTS, set_up, recipe(name), "cause_events", "puts JSON.generate(#{read})"].join("\n")
+    Dir.mktmpdir do |directory| # where the clients write their logs
+      File.write("#{directory}/leak", leak.to_json)
+      script = ["Dir.chdir(#{directory.dump})", EVENTS, set_up, recipe(name), "cause_events",
+                "puts JSON.generate(#{read})"].join("\n")
       child_json(script, requires: ["json"], gems: true,
-                         env: { "GEM_HOME" => GEMS, "GEM_PATH" => GEMS, "LEAK" => file.path })
+                         env: { "GEM_HOME" => GEMS, "GEM_PATH" => GEMS, "LEAK" => "#{directory}/leak" })
     end
   end
 
