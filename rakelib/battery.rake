@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# Installs gems into a directory, and returns its absolute path. Gems that are installed already are found only without
-# the bundle's settings.
-def install_gems(directory, *gems)
+# Installs gems into a directory, for the Ruby of a prefix or for this one, and returns its absolute path. Gems that are
+# installed already are found only without the bundle's settings.
+def install_gems(directory, *gems, ruby: nil)
   path = File.expand_path(directory)
   Bundler.with_unbundled_env do
-    sh({ "GEM_HOME" => path, "GEM_PATH" => path }, "gem", "install", "--silent", "--no-document", "--conservative",
-       *gems)
+    sh({ "GEM_HOME" => path, "GEM_PATH" => path }, ruby ? "#{ruby}/bin/gem" : "gem", "install", "--silent",
+       "--no-document", "--conservative", *gems)
   end
   path
 end
@@ -88,6 +88,17 @@ namespace :battery do
   desc "Let the policy restart Sidekiq RESTARTS=10 times while it works, and count its jobs"
   task policy_sidekiq: ["compile", "compile:test"] do
     run_battery ["test/acceptance/policy_sidekiq_test.rb"], "MEMSCOPE_POLICY_RESTARTS" => ENV.fetch("RESTARTS", "10")
+  end
+
+  desc "Look at the tab of Sidekiq::Web in a browser: with the bundle's Sidekiq and, for the first Ruby of " \
+       "MEMSCOPE_MATRIX_RUBIES, with Sidekiq 8, which it installs into GEMS=tmp/sidekiq_gems. Saves PICTURES"
+  task sidekiq_web: ["compile", "compile:test"] do
+    ruby = built_for_other_rubies.first
+    directory = ENV.fetch("GEMS", "tmp/sidekiq_gems")
+    gems = (install_gems(directory, "sidekiq:8.1.7", "puma", "rack-session", ruby: ruby) if ruby)
+    run_battery ["test/acceptance/sidekiq_web_test.rb"], "MEMSCOPE_SIDEKIQ_RUBY" => ruby,
+                                                         "MEMSCOPE_SIDEKIQ_GEMS" => gems,
+                                                         "MEMSCOPE_PICTURES" => ENV.fetch("PICTURES", nil)
   end
 
   desc "Check that transactions in SQLite and PostgreSQL, Unicorn's master and gRPC go on beside forked children; " \

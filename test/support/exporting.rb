@@ -26,11 +26,13 @@ module Exporting
     assert_equal "true\ntrue\n", ran.out, ran
   end
 
-  def assert_says_what_to_add(feature, gem)
+  def assert_says_what_to_add(feature, gem, version = nil)
     ran = ChildProcess.run("begin; require '#{feature}'; rescue LoadError => e; puts e.message; end",
                            ruby_args: ["--disable-gems"])
 
-    assert_includes ran.out, "#{feature} needs the gem #{gem}, which is not installed: add `gem \"#{gem}\"` to"
+    line = "gem #{[gem, *version].map(&:inspect).join(', ')}"
+
+    assert_includes ran.out, "#{feature} needs the gem #{gem}, which is not installed: add `#{line}` to"
   end
 
   # The gems' own pages have the TYPE line before the HELP line.

@@ -11,7 +11,7 @@ module Suites
   LONG = files("test/acceptance/{assertions,attach_pause,attach_servers,check_application,copy_on_write}_test.rb",
                "test/acceptance/{endurance,faults,heap_hostile}_test.rb",
                "test/acceptance/{malloc_profile_overhead,object_growth,packaging,policy_sidekiq}_test.rb",
-               "test/acceptance/{requires_rails,stress,verdict}_test.rb",
+               "test/acceptance/{requires_rails,sidekiq_web,stress,verdict}_test.rb",
                "test/{check/application,engine/trend/verdict_battery,judge/policy/battery}_test.rb",
                "test/generators/**/*_test.rb")
   # Files with tests that only make others more certain: rake test:full runs these.
@@ -36,7 +36,8 @@ module Suites
 
   # Tests of Ruby code only: surfaces call nothing in C that other tests do not.
   SURFACES = files("test/{check,cli,generators,puma,rakelib,remote,setup,show,web}/**/*_test.rb",
-                   "test/{assertions,open_telemetry,prometheus_collector,rspec,tasks,version,web,yabeda}_test.rb",
+                   "test/{assertions,open_telemetry,prometheus_collector,rspec,sidekiq_web,tasks,version,web}_test.rb",
+                   "test/yabeda_test.rb",
                    "test/{contract,facade_documentation,judge/diagnosis,judge/doctor,judge/lint}_test.rb",
                    "test/judge/policy_test.rb",
                    "test/value/{configuration,configuration/settings,field_table,loader,loading,reasons,words}_test.rb",

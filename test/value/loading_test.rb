@@ -13,7 +13,7 @@ class LoadingTest < MemscopeTest
   PARTS = [*Dir["value/*.rb", base: File.join(ChildProcess::ROOT, "lib/memscope")].map { |file| file[0..-4] },
            *Memscope::Loading::FILES.values.map { |path| path[%r{lib/memscope/(.*)\.rb\z}, 1] }].uniq.sort
   # These need a gem, and say so.
-  NOT_ALONE = %w[irb open_telemetry prometheus_collector web web/web yabeda].freeze
+  NOT_ALONE = %w[irb open_telemetry prometheus_collector sidekiq_web web web/web yabeda].freeze
 
   # Loads each file alone, in a forked child that has loaded nothing else, or only memscope.
   EACH = <<~'RUBY'
