@@ -41,7 +41,7 @@ class StressTest < MemscopeTest
   def stressed(workload, preload, env = {})
     child_json("load #{File.join(WORKLOADS, workload).dump}", preload: preload,
                                                               env: { "SECONDS" => SECONDS.to_s, **env },
-                                                              timeout: SECONDS + 120)
+                                                              timeout: SECONDS + 300)
   end
 end
 
@@ -57,7 +57,7 @@ class MallocProfileStressTest < MemscopeTest
 
   each_way("samples_without_faults") do |settings|
     answer = child_json("load #{File.join(StressTest::WORKLOADS, 'profile_stress.rb').dump}",
-                        timeout: SECONDS + 120, **settings, env: { "SECONDS" => SECONDS.to_s, **settings[:env] })
+                        timeout: SECONDS + 300, **settings, env: { "SECONDS" => SECONDS.to_s, **settings[:env] })
 
     assert_empty answer["faults"]
     assert_operator answer["samples"], :>, 1000
