@@ -101,6 +101,14 @@ namespace :battery do
                                                          "MEMSCOPE_PICTURES" => ENV.fetch("PICTURES", nil)
   end
 
+  desc "Type `mem` in the console of an application that Rails 8 generates, with the first Ruby of " \
+       "MEMSCOPE_MATRIX_RUBIES, 3.2 or newer; installs Rails into GEMS=tmp/rails_gems"
+  task console: :compile do
+    ruby = built_for_other_rubies.first or abort "MEMSCOPE_MATRIX_RUBIES names no Ruby"
+    gems = install_gems(ENV.fetch("GEMS", "tmp/rails_gems"), "rails:8.1.1", "puma", "irb", ruby: ruby)
+    run_battery ["test/cli/console_test.rb"], "MEMSCOPE_CONSOLE_RUBY" => ruby, "MEMSCOPE_CONSOLE_GEMS" => gems
+  end
+
   desc "Check that transactions in SQLite and PostgreSQL, Unicorn's master and gRPC go on beside forked children; " \
        "installs gems into GEMS=tmp/host_gems"
   task hosts: ["compile", "compile:test"] do

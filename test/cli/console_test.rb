@@ -3,8 +3,10 @@
 require_relative "../test_helper"
 require "io/wait"
 require "pty"
+require "tmpdir"
 
-# The command `mem` in IRB, typed at a terminal.
+# The command `mem` in IRB, typed at a terminal. `rake battery:console` also types it in the console of an application
+# as Rails 8 generates it, with another Ruby.
 class ConsoleTest < MemscopeTest
   IRB = "require 'irb'; require 'memscope/irb'; IRB.start"
   RAILS = <<~RUBY
@@ -21,7 +23,17 @@ class ConsoleTest < MemscopeTest
   RUBY
   TERMINAL = { "TERM" => "dumb", "COLUMNS" => "100", "IRBRC" => "/dev/null", "RAILS_ENV" => "development",
                "BUNDLE_GEMFILE" => "#{ChildProcess::ROOT}/Gemfile" }.freeze
+  PLAIN = %w[--simple-prompt --nomultiline].freeze
   PROMPT = /^\S*[>*] \z/
+  # The prefix of another Ruby, and the directory of its gems.
+  OTHER = %w[MEMSCOPE_CONSOLE_RUBY MEMSCOPE_CONSOLE_GEMS].map { |name| ENV.fetch(name, nil) }.freeze
+  GEMFILE = <<~RUBY.freeze
+    source Gem.sources.first.uri.to_s
+    gem "rails"
+    gem "puma"
+    gem "irb"
+    gem "memscope", path: #{ChildProcess::ROOT.dump}
+  RUBY
 
   def setup
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
@@ -30,8 +42,11 @@ class ConsoleTest < MemscopeTest
 
   # @return [Array<String>] what is printed for each line
   def typed(script, *lines)
-    output, input, pid = PTY.spawn(ChildProcess.environment(nil, TERMINAL), *ChildProcess.ruby(gems: true),
-                                   "-rbundler/setup", "-e", script, "--", "--simple-prompt", "--nomultiline")
+    typed_into([*ChildProcess.ruby(gems: true), "-rbundler/setup", "-e", script], lines)
+  end
+
+  def typed_into(command, lines, env = TERMINAL)
+    output, input, pid = PTY.spawn(ChildProcess.environment(nil, env), *command, "--", *PLAIN)
     answer(output)
     lines.map { |line| input.puts(line) || answer(output) }
   ensure
@@ -85,5 +100,40 @@ class ConsoleTest < MemscopeTest
 
     assert_match(/= RSS of this reading, to the byte$/, report)
     assert_match(/^mem heap Order +what retains the instances of Order$/, help)
+  end
+
+  # @yieldparam rails [Array<String>] the command bin/rails
+  # @yieldparam env [Hash{String => String}]
+  def generated
+    ruby, gems = OTHER
+    env = { **TERMINAL, "GEM_HOME" => gems, "GEM_PATH" => gems, "BUNDLE_GEMFILE" => nil,
+                        "RUBYLIB" => File.join(ChildProcess::ROOT, "tmp", File.basename(ruby)) }
+    Dir.mktmpdir do |directory|
+      shell("#{ruby}/bin/ruby", "#{gems}/bin/rails", "new", "shop", "--minimal", "--skip-bundle", "--skip-git",
+            "--skip-active-record", "--skip-asset-pipeline", env: env, chdir: directory)
+      application = File.join(directory, "shop")
+      File.write(File.join(application, "Gemfile"), GEMFILE)
+      shell("#{ruby}/bin/bundle", "install", "--local", env: env, chdir: application)
+      yield ["#{ruby}/bin/ruby", "#{application}/bin/rails"], env
+    end
+  end
+
+  def shell(*command, **options)
+    ran = ChildProcess.run_command(*command, **options)
+
+    assert_predicate ran, :success?, ran
+  end
+
+  # As a person sets it up: memscope is in the Gemfile, and nothing else.
+  def test_the_console_of_a_generated_application
+    skip "rake battery:console installs another Rails" unless OTHER.all?
+    lines = ["class Order; end; ALL = Array.new(1000) { Order.new }; Rails.version", "mem", "mem heap Order",
+             "mem measure KEPT = Array.new(1000) { Object.new }"]
+    version, report, heap, measured = generated { |rails, env| typed_into([*rails, "console"], lines, env) }
+
+    assert_match(/=> "8\./, version)
+    assert_match(/^ +[\d.]+  100\.0 %  = RSS of this reading, to the byte$/, report)
+    assert_match(/^ +39\.1  ALL → Array → Order \(1,000 alike\)$/, heap)
+    assert_match(/^ +40,000 +1,000 +40,000 +1,000  Object$/, measured)
   end
 end
