@@ -16,16 +16,24 @@ struct dl_find_object {
 extern int _dl_find_object(void *, struct dl_find_object *);
 #endif
 
-extern __typeof__(_dl_find_object) _dl_find_object __attribute__((weak));
+static __typeof__(_dl_find_object) *find_object;
+
+/*
+ * By name: even a weak reference needs glibc 2.35, if the extension was linked there. Before any call: malloc hooks and
+ * signal handlers cannot wait for dlsym's lock.
+ */
+__attribute__((constructor)) static void memscope_object_lookup_learn(void) {
+    find_object = (__typeof__(find_object))dlsym(RTLD_DEFAULT, "_dl_find_object");
+}
 
 bool memscope_object_lookup_possible(void) {
-    return _dl_find_object != NULL;
+    return find_object != NULL;
 }
 
 bool memscope_object_at(uintptr_t address, struct memscope_loaded_object *object) {
     struct dl_find_object found;
 
-    if (!_dl_find_object || _dl_find_object((void *)address, &found) != 0) /* NOLINT(performance-no-int-to-ptr) */
+    if (!find_object || find_object((void *)address, &found) != 0) /* NOLINT(performance-no-int-to-ptr) */
         return false;
     object->extent = (struct memscope_range){(uintptr_t)found.dlfo_map_start, (uintptr_t)found.dlfo_map_end};
     object->unwind_index = found.dlfo_eh_frame;

@@ -1,7 +1,7 @@
 /*
  * Finds the loaded object that contains an address, by glibc's _dl_find_object (2.35), which takes no lock, so that
- * malloc hooks and signal handlers may call it. A build against older headers also uses this lookup if it runs with a C
- * library that has it.
+ * malloc hooks and signal handlers may call it. An extension that was built with an older glibc also uses this lookup
+ * if it runs with a C library that has it.
  */
 #ifndef MEMSCOPE_OBJECT_LOOKUP_H
 #define MEMSCOPE_OBJECT_LOOKUP_H

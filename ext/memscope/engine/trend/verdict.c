@@ -122,12 +122,13 @@ static size_t point_at(const double *hours, size_t count, double hour) {
 static bool growth_persists(const double *hours, const double *values, size_t count, double slope, double noise) {
     size_t half = point_at(hours, count, (hours[0] + hours[count - 1]) / 2);
     size_t late = point_at(hours, count, (hours[0] + 3 * hours[count - 1]) / 4);
-    double first, second, last, error, other_error;
+    double first, second, last, error, other_error, errors;
 
     last = slope_of(hours + late, values + late, count - late, noise, &error);
     first = slope_of(hours, values, half, noise, &error);
     second = slope_of(hours + half, values + half, count - half, noise, &other_error);
-    return last >= slope / 2 && second >= first / 2 - hypot(error / 2, other_error);
+    errors = sqrt(error * error / 4 + other_error * other_error); /* hypot would need glibc 2.35 */
+    return last >= slope / 2 && second >= first / 2 - errors;
 }
 
 /* The standard deviation of points around their line. Sets *factor to the variance factor of their residuals. */
