@@ -82,12 +82,13 @@ module Memscope
     def paths
       own = ruby.start_with?("#{RUBY_VERSION[/\A\d+\.\d+/]}.")
       extension = Copy::Extension.check(own ? Copy::Extension.own : Copy::Extension.of(@pid, ruby))
+      binary = extension[%r{\A(.*)/memscope/\d+\.\d+/memscope\.so\z}, 1]
       gem = %r{\A(?<home>.*)/extensions/[^/]+/[^/]+/(?<name>[^/]+)/}.match(extension) unless own
-      library = gem ? "#{gem[:home]}/gems/#{gem[:name]}/lib" : File.expand_path("../..", __dir__)
+      library = binary || (gem ? "#{gem[:home]}/gems/#{gem[:name]}/lib" : Copy::Extension::LIBRARY)
       unseen = [library, extension].find { |path| !Native.sees?(@pid, path) }
       raise failed(:unseen, path: unseen) if unseen
 
-      [library, File.dirname(extension, 2)].uniq
+      [library, binary || File.dirname(extension, 2)].uniq
     end
 
     def await_listener

@@ -14,8 +14,10 @@ module Memscope
   module Native
     extend OwnRuby
 
+    # A binary gem has an extension for each Ruby.
+    own = File.join(File.dirname(__dir__), RUBY_VERSION[/\A\d+\.\d+/], "memscope.so")
     begin
-      require "memscope/memscope.so"
+      require File.exist?(own) ? own : "memscope/memscope.so"
     rescue LoadError => e
       require_relative "native/absent"
       extend Absent

@@ -4,24 +4,29 @@ module Memscope
   class Copy
     # The file memscope.so for the Ruby of another process.
     module Extension
-      FILE = "memscope/memscope.so"
+      # In a binary gem, the directory is named after the Ruby.
+      FILE = %r{/memscope/(?:\d+\.\d+/)?memscope\.so\z}
+      LIBRARY = File.expand_path("../../..", __dir__)
 
       class << self
         # @return [String] the path of the one that this process has loaded
         # @raise [Client::Failed] if it could not be loaded
         def own
-          $LOADED_FEATURES.find { |path| path.end_with?("/#{FILE}") } or raise Client::Failed, Native.absence
+          $LOADED_FEATURES.grep(FILE).first or raise Client::Failed, Native.absence
         end
 
-        # Looks in the gem directories of the other process's Ruby, and beside those of this one.
+        # Looks in the gem directories of the other process's Ruby, beside those of this one, and in binary gems.
         #
         # @raise [Client::Failed] if there is none, with the command that installs it
         def of(pid, ruby)
-          abi = "#{ruby[/\A\d+\.\d+/]}.0"
+          minor = ruby[/\A\d+\.\d+/]
+          abi = "#{minor}.0"
           prefix = File.dirname(File.readlink("/proc/#{pid}/exe"), 2)
           beside = Gem.path.map { |path| path.sub(/\d+\.\d+\.\d+\z/, abi) }
           homes = ["#{prefix}/lib/ruby/gems/#{abi}", *beside]
-          found = homes.flat_map { |home| Dir["#{home}/extensions/*/#{abi}*/memscope-#{VERSION}/#{FILE}"] }
+          directories = [LIBRARY, *homes.map { |home| "#{home}/gems/memscope-#{VERSION}-*/lib" }]
+          found = Dir[*homes.map { |home| "#{home}/extensions/*/#{abi}*/memscope-#{VERSION}/memscope/memscope.so" },
+                      *directories.map { |directory| "#{directory}/memscope/#{minor}/memscope.so" }]
           found.first or raise failed(:not_installed, pid: pid, ruby: ruby, version: VERSION, gem: "#{prefix}/bin/gem")
         end
 

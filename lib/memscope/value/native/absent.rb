@@ -45,6 +45,9 @@ module Memscope
         return Reasons.sentence([:not_cruby, RUBY_ENGINE, RUBY_ENGINE_VERSION]) unless RUBY_ENGINE == "ruby"
         return Reasons.sentence([:not_linux, RUBY_PLATFORM]) unless RUBY_PLATFORM.include?("linux")
 
+        binary = Dir[File.expand_path("../../*.*/memscope.so", __dir__)].any?
+        return Reasons.sentence([:binary_unloadable, RUBY_VERSION, error.message]) if binary
+
         Reasons.sentence([:extension_unloadable, error.message])
       end
 
