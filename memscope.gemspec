@@ -13,6 +13,14 @@ Gem::Specification.new do |spec|
   spec.license = "MIT"
   spec.required_ruby_version = ">= 3.1"
   spec.metadata["rubygems_mfa_required"] = "true"
+  # Known where a release is built (.github/workflows/release.yml), left out elsewhere.
+  if ENV.key?("GITHUB_REPOSITORY")
+    spec.homepage = ENV.values_at("GITHUB_SERVER_URL", "GITHUB_REPOSITORY").join("/")
+    files = "#{spec.homepage}/blob/v#{spec.version}"
+    spec.metadata.merge!("source_code_uri" => "#{spec.homepage}/tree/v#{spec.version}",
+                         "changelog_uri" => "#{files}/CHANGELOG.md", "documentation_uri" => "#{files}/README.md",
+                         "bug_tracker_uri" => "#{spec.homepage}/issues")
+  end
 
   spec.files = Dir.chdir(__dir__) do
     Dir["lib/**/*.{rb,fields,words,tt,erb,css,js,svg,txt}", "ext/**/{depend,*.{c,h,def,ld,rb}}",
