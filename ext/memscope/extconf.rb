@@ -13,6 +13,13 @@ unless RUBY_ENGINE == "ruby" && RUBY_PLATFORM.include?("linux")
   exit
 end
 
+# mkmf itself would raise with a backtrace, and without a remedy.
+unless have_devel?
+  abort "memscope's source gem is compiled as it is installed, which needs a C compiler, make, and the headers of " \
+        "Ruby and of the C library. Here, #{RbConfig::CONFIG['CC']} compiles nothing. Debian: apt install gcc make " \
+        "libc6-dev ruby-dev. Alpine: apk add build-base ruby-dev linux-headers."
+end
+
 # Objects land flat in the build directory, so base names must be unique. An #include names its room:
 # "kernel/process.h".
 $srcs = Dir["**/*.c", base: $srcdir].map { |path| File.basename(path) }.sort
