@@ -23,6 +23,12 @@ end
 # All of the files' tests, with an environment that makes them long.
 def run_battery(files, environment) = run_tests(files, { "MEMSCOPE_IN_FULL" => "1", **environment })
 
+# The Rubies of the binary gems that run here.
+def running_rubies
+  NativeGems.prefixes.map { |prefix| "#{prefix}/bin/ruby" }
+            .select { |path| system(path, "--version", out: File::NULL, err: File::NULL) }
+end
+
 # The long forms of tests, which measure, repeat, or install what they compare with.
 namespace :battery do
   desc "Ask for GRAPHS=1000 heap graphs in a row, and find the holders of all leaks under both allocators"
@@ -162,6 +168,14 @@ namespace :battery do
     run_battery FileList["test/engine/attach/trace*_test.rb", "test/acceptance/attach_{storms,pause,servers}_test.rb"],
                 "MEMSCOPE_TRACED_RUBIES" => built_for_other_rubies.join(":"), "ALLOCATORS" => "glibc jemalloc",
                 **numbers.to_h { |name, number| ["MEMSCOPE_#{name}", ENV.fetch(name, number)] }
+  end
+
+  desc "Build the gems, and install them without a compiler: with each Ruby of MEMSCOPE_NATIVE_RUBIES that runs " \
+       "here, and, as root, in row d of bin/matrix. Prints their sizes, and how long it takes"
+  task gems: ["native", "compile", "compile:test"] do
+    run_battery ["test/acceptance/gems_test.rb"], "MEMSCOPE_GEMS" => File.expand_path("pkg"),
+                                                  "MEMSCOPE_GEM_RUBIES" => running_rubies.join(":")
+    sh "bin/matrix", "d"
   end
 
   desc "Check that profiles keep none of METHODS=100000 methods, anonymous classes and objects alive"

@@ -23,7 +23,7 @@ def build_extension(extconf, directory, path, includes: [], environment: {}, mak
     rm_rf directory
     mkdir_p File.dirname(target)
     output = { chdir: directory, out: [File.join(directory, "build.log"), "a"] }
-    sh environment, ruby, File.expand_path(extconf), output
+    sh environment, *ruby, File.expand_path(extconf), output
     sh environment, "make", "-j#{Etc.nprocessors}", *make, output
     built = File.join(directory, File.basename(path))
     mv built, target unless built == target
