@@ -43,6 +43,11 @@ namespace :battery do
     run_battery ["test/acceptance/requires_rails_test.rb"], "MEMSCOPE_REQUIRES_BATTERY" => "1"
   end
 
+  desc "Compare a commit with itself by the action for GitHub, RUNS=200 times: nothing may have grown"
+  task action: :compile do
+    run_battery ["test/acceptance/action_test.rb"], "MEMSCOPE_ACTION_RUNS" => ENV.fetch("RUNS", "200")
+  end
+
   desc "Find the lines and the holders of all leaks of objects, by `memscope leaks --objects`"
   task object_leaks: ["compile", "compile:test"] do
     run_battery ["test/acceptance/object_leaks_test.rb"], "MEMSCOPE_ALL_LEAKS" => "1"

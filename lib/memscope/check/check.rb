@@ -89,7 +89,7 @@ module Memscope
       # Loads the application of a rackup file into this process, and makes the same request many times, in ten rounds,
       # of which the last five are judged. RAILS_ENV and RACK_ENV become "production" if neither is set.
       #
-      # @param target [String] a rackup file
+      # @param target [String] a rackup file. action/measure.rb has loaded it, and gives the Application
       # @param path [String] of the request, by GET, with a query if need be
       # @param requests [Integer] how many. Each round makes a tenth of them, rounded up
       # @yieldparam made [Integer] requests so far: before the first request, and after each round
@@ -101,7 +101,7 @@ module Memscope
         known = requests.is_a?(Integer) && REQUESTS.cover?(requests)
         Field.refuse(:requests, requests, "an Integer from 100 to 1000000", call: "#{self}.application") unless known
 
-        application = Application.new(target, path)
+        application = target.is_a?(Application) ? target : Application.new(target, path)
         options = Options.new({ iterations: requests.fdiv(ROUNDS).ceil, runs: RUNS, warmup: 0, in: :process },
                               rounds: ROUNDS, pause: SETTLE_SECONDS)
         of(options, application, ran_in: :process, **application.to_h, &progress)

@@ -1,0 +1,147 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "json"
+require "rbconfig"
+require "shellwords"
+require "yaml"
+
+module Memscope
+  # A commit, in a worktree of its own, and measurements of the application there, each in a new process.
+  class Commit
+    # A command failed, or there is nothing to measure, for the reason in the message.
+    class Failed < StandardError; end
+
+    # A line is the same in two commits if its file and its text are, whatever its number.
+    Line = Struct.new(:path, :text)
+    # Of one path: bytes that each line retains after the first requests, the check of all, and objects that each line
+    # allocates in each round of `round` requests. `failed` is the only field of a path that cannot be requested.
+    Requests = Struct.new(:failed, :allocator, :round, :retained, :check, :rounds, keyword_init: true)
+
+    RUBY = [RbConfig.ruby, "-I#{File.expand_path('../lib', __dir__)}"].freeze
+    MEMSCOPE = [*RUBY, File.expand_path("../exe/memscope", __dir__)].freeze
+    LOAD = 'require "rack"; Rack::Builder.parse_file(ARGV.first)'
+    private_constant :RUBY, :MEMSCOPE, :LOAD
+
+    # @return [String] the abbreviated hash
+    attr_reader :name
+
+    # @param reference [String] fetched from origin if it is not there
+    # @param root [String] path of the worktree. Both commits' need the same length: Ruby keeps paths in memory
+    # @param options [Hash{Symbol => Object}] app, boot, prepare, allocator, requests
+    def initialize(reference, root, options)
+      @root = root
+      @options = options
+      @places = {}
+      @texts = {}
+      @checkout = git("rev-parse", "--show-toplevel")
+      @name = git("rev-parse", "--short", found(reference))
+      git("worktree", "add", "--quiet", "--force", "--detach", root, @name)
+      run("sh", "-c", options[:prepare]) if options[:prepare]
+    end
+
+    # @return [Requires] the cost of loading the application
+    def boot
+      command = @options[:boot]&.shellsplit || [*bundle, RbConfig.ruby, "-e", LOAD, rackup]
+      Requires.from_json(written { |file| run(*MEMSCOPE, "requires", "--json", "--output=#{file}", "--", *command) })
+    end
+
+    # @return [Hash{Line => Integer}] bytes of each file in a boot
+    def boot_files(boot) = sums(boot.nodes) { |node| [line(node.path, nil), node.bytes] }
+
+    # @return [Hash{Line => Integer}] bytes that each line retains when the application is loaded
+    def boot_lines
+      measured.then { |body| body[:failed] ? {} : retained(body[:boot]) }
+    end
+
+    # @return [Requests] to one path
+    def requests(path)
+      body = measured(path, @options[:requests].to_s)
+      return Requests.new(failed: relative(body[:failed])) if body[:failed]
+
+      rounds = body[:rounds].map { |rows| sums(rows) { |row| [line_of(row), row[:allocated_objects]] } }
+      Requests.new(**body, retained: retained(body[:retained]), check: Check.from_h(body[:check]), rounds: rounds)
+    end
+
+    # @return [Line] of this commit
+    def line(path, lineno)
+      path = relative(path || "[no Ruby line]")
+      line = Line.new(path, lineno && (texts(path)[lineno - 1] || lineno))
+      @places[line] ||= [path, lineno].compact.join(":")
+      line
+    end
+
+    # @return [String] "app/models/order.rb:41", in this commit
+    def place(line) = @places.fetch(line)
+
+    # @return [String] without the path of the worktree
+    def relative(text) = text.gsub("#{@root}/", "")
+
+    private
+
+    def line_of(row) = line(*row.values_at(:path, :lineno))
+
+    def retained(rows) = sums(rows) { |row| [line_of(row), row[:retained_bytes]] }
+
+    def sums(rows)
+      rows.each_with_object(Hash.new(0)) do |row, sums|
+        line, number = yield row
+        sums[line] += number
+      end
+    end
+
+    def texts(path)
+      @texts[path] ||= File.file?(file = File.expand_path(path, @root)) ? File.binread(file).lines.map(&:strip) : []
+    end
+
+    def found(reference)
+      git("rev-parse", "--quiet", "--verify", "#{reference}^{commit}")
+    rescue Failed
+      git("fetch", "--quiet", "--no-tags", "--depth=1", "origin", reference)
+      git("rev-parse", "FETCH_HEAD")
+    end
+
+    def git(*arguments)
+      answer = IO.popen(["git", *arguments], &:read).chomp
+      Process.last_status.success? ? answer : raise(Failed, "failed: git #{arguments.join(' ')}")
+    end
+
+    def directory = File.dirname(File.join(@root, @options[:app]))
+
+    def rackup = File.basename(@options[:app])
+
+    def bundle = File.file?(File.join(directory, "Gemfile")) ? [RbConfig.ruby, "-S", "bundle", "exec"] : []
+
+    def measured(*arguments)
+      measure = [*bundle, *RUBY, File.join(__dir__, "measure.rb")]
+      JSON.parse(written { |file| run(*measure, file, rackup, *arguments) }, symbolize_names: true)
+    end
+
+    # What the block writes into a file.
+    def written
+      FileUtils.rm_f(file = "#{@root}.json")
+      yield file
+      File.read(file)
+    rescue Errno::ENOENT
+      raise Failed, "#{@name}: no report, so it was killed, or left by exit!"
+    end
+
+    # Standard output is for the comparison.
+    def run(*command)
+      served = [*MEMSCOPE, "exec", "--allocator=#{@options[:allocator]}", "--"] if @options[:allocator]
+      done = system(environment, *served, *command, chdir: directory, out: :err)
+      raise Failed, "#{@name}: failed: #{command.shelljoin}" unless done
+    end
+
+    # Of production, like a server's, with the bundle of the checkout.
+    def environment
+      mode = ENV["RAILS_ENV"] || ENV.fetch("RACK_ENV", "production")
+      settings = File.join(@checkout, File.dirname(@options[:app]), ".bundle/config")
+      given = ENV.slice("BUNDLE_PATH", "BUNDLE_GEMFILE")
+      given.update(YAML.safe_load_file(settings)) if File.file?(settings)
+      given["BUNDLE_PATH"] &&= File.expand_path(given["BUNDLE_PATH"], @checkout)
+      given["BUNDLE_GEMFILE"] &&= File.expand_path(given["BUNDLE_GEMFILE"], @checkout).sub(@checkout, @root)
+      { "RAILS_ENV" => mode, "RACK_ENV" => mode, **given }
+    end
+  end
+end
