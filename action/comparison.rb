@@ -174,7 +174,7 @@ module Memscope
       objects = per_request(changes.values.sum, head)
       grew = objects > @limits[:objects]
       row(subject, :allocated, both.map { |some| per_request(some.map { |one| one.values.sum }.min, head) }, grew)
-      text = word(:allocates, objects: Quantity.counted(objects, "objects"))
+      text = word(:allocates, objects: Quantity.counted(objects, "more objects"))
       grew ? [Finding.new(subject, text, named(changes) { |number| per_request(number, head) })] : []
     end
 

@@ -66,7 +66,7 @@ class ActionAcceptanceTest < MemscopeTest
     assert_equal ["<!-- memscope -->", "### memscope: 3 findings",
                   "- **boot** takes 1.0 MiB more: `shop.rb:3` +1.0 MiB",
                   "- **GET `/`** retains 16 KiB more after 20 requests: `shop.rb:8` +16 KiB",
-                  "- **GET `/`** allocates 1 object more per request: `shop.rb:7` +1"], lines.first(5)
+                  "- **GET `/`** allocates 1 more object per request: `shop.rb:7` +1"], lines.first(5)
     assert_match(/ · (?:glibc|jemalloc) \S+ serves malloc \(proved\)\z/, lines.last)
     assert_equal ["api repos/one/shop/issues/7/comments --field body=@-", "secret"], ran.calls.last.values_at(0, 2)
     assert_equal "", git("worktree", "list").lines.drop(1).join

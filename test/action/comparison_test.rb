@@ -66,6 +66,12 @@ class ActionComparisonTest < MemscopeTest
                        [{ rounds: [{ 4 => 200 }], retained: { 4 => 5000 } }])
   end
 
+  # The old line falls, a new one rises.
+  def test_a_line_that_was_edited
+    assert_equal ["- **GET `/`** allocates 1 more object per request: `shop.rb:9` +1"],
+                 found([{ rounds: [{ 3 => 60 }] }], [{ rounds: [{ 9 => 80 }] }])
+  end
+
   # What the second measurement does not confirm.
   def test_growth_that_does_not_last
     assert_empty found([{}], [{ rounds: [{ 3 => 20 }], retained: { 4 => 900 }, check: leak(5, 1) }, {}],
@@ -74,7 +80,7 @@ class ActionComparisonTest < MemscopeTest
 
   def test_what_allocates_and_what_retains
     assert_equal ["- **GET `/`** retains 400 B more after 20 requests: `shop.rb:4` +400 B",
-                  "- **GET `/`** allocates 2 objects more per request: `shop.rb:9` +2"],
+                  "- **GET `/`** allocates 2 more objects per request: `shop.rb:9` +2"],
                  found([{ rounds: [{ 3 => 60 }], retained: { 4 => 1000 } }],
                        [{ rounds: [{ 3 => 50, 9 => 50 }], retained: { 4 => 1400 } }])
   end
