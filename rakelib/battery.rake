@@ -136,14 +136,14 @@ namespace :battery do
     run_battery ["test/acceptance/apm_test.rb"], "MEMSCOPE_APM_GEMS" => directory
   end
 
-  desc "Check that heapy, heap-profiler, sheap, memlab and VS Code's parser read dumps; installs them into " \
-       "TOOLS=tmp/dump_tools"
+  desc "Check that heapy, heap-profiler, sheap, memlab, VS Code's parser and chrome-devtools-mcp read dumps; " \
+       "installs them into TOOLS=tmp/dump_tools"
   task dumps: :compile do
     tools = File.expand_path(ENV.fetch("TOOLS", "tmp/dump_tools"))
     install_gems("#{tools}/gems", "heapy", "heap-profiler", "sheap")
     # memlab depends on a browser that only its other parts need.
     sh({ "PUPPETEER_SKIP_DOWNLOAD" => "1" }, "npm", "install", "--silent", "--prefix", tools, "@vscode/v8-heap-parser",
-       "@memlab/heap-analysis")
+       "@memlab/heap-analysis", "chrome-devtools-mcp@1.11.0", "node@22")
     run_battery ["test/acceptance/dump_test.rb"], "MEMSCOPE_DUMP_TOOLS" => tools
   end
 

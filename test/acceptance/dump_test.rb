@@ -2,6 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/browser"
+require_relative "../support/mcp_session"
 require "json"
 require "tmpdir"
 
@@ -18,19 +19,22 @@ class DumpAcceptanceTest < MemscopeTest
     #{CARTS}.times { |index| Cart::CACHE[index] = Cart.new }
     case ARGV.first
     when /objspace/ then ObjectSpace.dump_all(output: File.open(ARGV.first, "w"))
-    when /snapshot/ then Memscope.dump(ARGV.first, format: :heapsnapshot, gc: true)
+    when /snapshot/
+      Memscope.dump(ARGV.first, format: :heapsnapshot, gc: true)
+      puts Memscope.heap_graph(top: 1000).retained.find { |row| row.name == "Cart" }.to_json
     else Memscope.dump(ARGV.first, format: :objspace, gc: true)
     end
   RUBY
   NO_OBJECTS = %w[SHAPE ZOMBIE].freeze
 
-  def with_dump(name)
+  # @param more [String] what the program does after its dump
+  def with_dump(name, more = "")
     Dir.mktmpdir("memscope") do |directory|
       path = "#{directory}/#{name}"
-      made = ChildProcess.run("ARGV.replace [#{path.dump}]\n#{PROGRAM}", requires: ["memscope"])
+      made = ChildProcess.run("ARGV.replace [#{path.dump}]\n#{PROGRAM}#{more}", requires: ["memscope"])
 
       assert_predicate made, :success?, made
-      yield path
+      yield path, made
     end
   end
 
@@ -227,6 +231,54 @@ class DumpAcceptanceTest < MemscopeTest
       assert_equal CARTS, count
       assert_includes 5000..5200, retained
       assert_equal ["Hash", CARTS * retained], cache
+    end
+  end
+
+  # @yieldparam ask [Proc] the text of a tool's answer. The server runs on the Node that is installed with it: it needs
+  #   Node 22, whatever its package says
+  def chrome_devtools_mcp
+    skip "only in rake battery:dumps" unless TOOLS
+
+    node, server = %w[node chrome-devtools-mcp].map { |name| "#{TOOLS}/node_modules/.bin/#{name}" }
+    options = %w[--memoryDebugging --no-usage-statistics --headless --isolated] << "--executablePath=#{Browser.program}"
+    options << "--chromeArg=--no-sandbox" if Process.uid.zero?
+    McpSession.with(node, server, *options) do |tools|
+      yield ->(name, **given) { tools.ask(name, **given).text.tr("\u00a0", " ") }
+    end
+  end
+
+  # Asks as an assistant does. A dump counts blocks as glibc keeps them, up to 15 bytes larger than in a heap graph.
+  def test_chrome_devtools_mcp_answers_from_a_heapsnapshot
+    chrome_devtools_mcp do |ask|
+      with_dump("heap.heapsnapshot") do |path, made|
+        cart = Memscope::HeapGraph::ClassRow.from_h(made.json)
+        count, kilobytes = ask.call("get_heapsnapshot_details", filePath: path, pageSize: 5000)
+                              .match(/^\d+,Cart,(\d+),8\.0 kB,([\d,]+) kB$/).captures
+        node = ask.call("query_heapsnapshot_objects", filePath: path, className: "^Cart$")[/^(\d+),Cart,/, 1].to_i
+
+        assert_equal [cart.count, CARTS], [count.to_i, CARTS]
+        assert_in_delta cart.retained_bytes + (15 * CARTS), 1000 * kilobytes.delete(",").to_i, 500
+        assert_match(/^\d+,Hash,.*1,0\d\d kB$/, ask.call("get_heapsnapshot_dominators", filePath: path, nodeId: node))
+        assert_match(/Hash via property .*\n.* Class<Cart> via property CACHE/,
+                     ask.call("get_heapsnapshot_retaining_paths", filePath: path, nodeId: node))
+      end
+    end
+  end
+
+  MORE = <<~'RUBY'
+    50.times { |index| Cart::CACHE[-index - 1] = Cart.new }
+    Memscope.dump("#{ARGV.first}.later.heapsnapshot", format: :heapsnapshot, gc: true)
+  RUBY
+
+  # The objects of both dumps have the same ids.
+  def test_chrome_devtools_mcp_compares_two_heapsnapshots
+    chrome_devtools_mcp do |ask|
+      with_dump("heap.heapsnapshot", MORE) do |path, _made|
+        later = "#{path}.later.heapsnapshot"
+        compared = ask.call("compare_heapsnapshots", baseFilePath: path, currentFilePath: later)
+
+        assert_match(/^\d+,Cart,50,0,50,2\.0 kB,0\.0 kB,2\.0 kB$/, compared)
+      end
     end
   end
 

@@ -81,6 +81,15 @@ module Browser
     # @return [String] where the browser serves its own DevTools
     def devtools = "http://127.0.0.1:#{browser.process.port}/devtools"
 
+    # @return [String] Chromium's path
+    def program
+      @program ||= PROGRAMS.product(ENV.fetch("PATH").split(":")).map { |name, directory| File.join(directory, name) }
+                           .find { |path| File.executable?(path) }
+      raise Minitest::Assertion, "no Chromium, which CI must have" if @program.nil? && ENV["CI"]
+
+      @program or raise Minitest::Skip, "no Chromium: bin/packages chromium"
+    end
+
     private
 
     def browser
@@ -88,15 +97,11 @@ module Browser
     end
 
     def start
-      program = PROGRAMS.product(ENV.fetch("PATH").split(":")).map { |name, directory| File.join(directory, name) }
-                        .find { |path| File.executable?(path) }
-      raise Minitest::Assertion, "no Chromium, which CI must have" if program.nil? && ENV["CI"]
-      raise Minitest::Skip, "no Chromium: bin/packages chromium" unless program
-
+      path = program
       require "ferrum"
       options = { "host-resolver-rules" => "MAP evil.test 127.0.0.1" }
       options["no-sandbox"] = nil if Process.uid.zero?
-      Ferrum::Browser.new(browser_path: program, process_timeout: PATIENCE, timeout: PATIENCE, browser_options: options)
+      Ferrum::Browser.new(browser_path: path, process_timeout: PATIENCE, timeout: PATIENCE, browser_options: options)
     end
   end
 

@@ -2,18 +2,20 @@
 
 require_relative "child_process"
 
-# `memscope mcp` in a process of its own, asked by the gem mcp's client.
+# `memscope mcp`, or another server, in a process of its own, asked by the gem mcp's client.
 class McpSession
   EXE = File.join(ChildProcess::ROOT, "exe", "memscope")
   # hints: the structured content, with symbols as keys.
   Said = Struct.new(:text, :hints, :failed)
 
-  def self.open(*options)
+  def self.open(*options, &) = with(RbConfig.ruby, "-rbundler/setup", EXE, "mcp", *options, &)
+
+  # Another server, by its command.
+  def self.with(command, *arguments)
     raise Minitest::Skip, ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
 
     require "mcp"
-    transport = MCP::Client::Stdio.new(command: RbConfig.ruby, args: ["-rbundler/setup", EXE, "mcp", *options],
-                                       read_timeout: ChildProcess::PATIENCE)
+    transport = MCP::Client::Stdio.new(command: command, args: arguments, read_timeout: ChildProcess::PATIENCE)
     yield new(MCP::Client.new(transport: transport))
   ensure
     transport&.close
