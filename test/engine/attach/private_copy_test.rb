@@ -21,6 +21,8 @@ class PrivateCopyTest < MemscopeTest
     TracedProgram.run_all("state", [*WAITS, *TIMED].zip, **target.program) do |programs|
       VISITS.times { programs.each_value { |program| assert_unchanged_by_a_copy(program, target) } }
 
+      assert_unchanged_by_a_copy(programs.fetch("sleep_timed"), target) # in restart_syscall, since the first copy
+
       TIMED.each { |state| assert_match(/\Ain time/, programs[state].gets, state) }
       WAITS.each { |state| assert_empty programs[state].printed, state }
     end

@@ -41,7 +41,9 @@ static bool clone_from(struct memscope_private_copy *copy, struct memscope_trace
     bool made;
 
     copy->system_call = memscope_registers_system_call(&tracee->registers);
-    copy->waited = memscope_registers_blocked(&tracee->registers) && copy->system_call == SYS_futex;
+    /* After an earlier stop, restart_syscall waits for the rest of a time, in whatever call that was. */
+    copy->waited = memscope_registers_blocked(&tracee->registers) &&
+                   (copy->system_call == SYS_futex || copy->system_call == SYS_restart_syscall);
     made = memscope_tracees_prepare(tracees, tracee) &&
            memscope_tracee_system_call(tracee, &copy->target->entry, SYS_clone, arguments, &result, &copy->pid);
     copy->registers = tracee->registers;
