@@ -73,9 +73,9 @@ class Site
     title, summary = read("README.md").split(/\n{2,}/)
     lists = sections.map do |section|
       entries = section.pages.map { |page| "- [#{page.title}](#{@url}#{page.path}.md): #{page.about}\n" }
-      "## #{section.optional ? 'Optional' : section.title}\n\n#{entries.join}"
+      "## #{section.optional ? 'Optional' : section.title}\n\n#{entries.join.chomp}"
     end
-    [title, "> #{summary.tr("\n", ' ')}", *lists].join("\n\n")
+    [title, "> #{summary.tr("\n", ' ')}", *lists].join("\n\n").concat("\n")
   end
 
   # Lays out the sources, as VitePress expects them, with its configuration.
