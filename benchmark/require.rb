@@ -2,13 +2,13 @@
 
 # What `require "memscope"` costs a process in time and resident memory, against `require "optparse"` of Ruby's standard
 # library, and what the first reading adds. The two take turns, each in fresh processes with RubyGems loaded and
-# memscope on the load path, as if its gem were activated. Each number is a median.
+# memscope on the load path, as if its gem were activated. Each number is a median of PAIRS=21.
 
 require "rbconfig"
 require_relative "floor/floor"
 
 LOAD_PATH = $LOAD_PATH.grep(/memscope|\Alib|\A#{Regexp.escape(Dir.pwd)}/).map { |directory| "-I#{directory}" }
-PAIRS = 21
+PAIRS = Integer(ENV.fetch("PAIRS", "21"))
 
 # Warms up the methods that measure, so that their own memory is counted both before and after.
 SCRIPT = <<~'RUBY'

@@ -2,6 +2,7 @@
 
 require "erb"
 require_relative "../ext/memscope/field_tables"
+require_relative "benchmarks"
 
 # The pages of docs/ that are made from what is declared in lib/.
 module Docs
@@ -31,5 +32,10 @@ namespace :docs do
       $LOAD_PATH.unshift File.expand_path("lib")
       File.write("docs/#{page}.md", Docs.generate(page))
     end
+  end
+
+  desc "Write docs/benchmarks.md from what short forms of the benchmarks print here: a minute on an idle machine"
+  task benchmarks: :compile do
+    File.write("docs/benchmarks.md", Benchmarks.page)
   end
 end
