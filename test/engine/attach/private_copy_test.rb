@@ -115,12 +115,15 @@ class PrivateCopyTest < MemscopeTest
 
   def test_the_reader_keeps_nothing
     TracedProgram.run("state", "sleep") do |program|
+      GC.disable # which closes the files of earlier tests
       before = Dir.children("/proc/self/fd").size
       Tracer.copy(program.pid, *QUESTIONS)
       Tracer.copy(program.pid, *QUESTIONS, die_at: 30)
 
       assert_equal before, Dir.children("/proc/self/fd").size
       refute_includes TracedProgram.children(Process.pid).values, "Z"
+    ensure
+      GC.enable
     end
   end
 
