@@ -3,6 +3,7 @@
 require_relative "../../test_helper"
 require_relative "../../support/copying"
 require "fileutils"
+require "minitest/mock"
 require "tmpdir"
 
 class CopyExtensionTest < MemscopeTest
@@ -37,6 +38,15 @@ class CopyExtensionTest < MemscopeTest
     File.stub(:readlink, "/nowhere/bin/ruby") do
       Gem.stub(:path, ["#{@directory}/gem/ruby/3.1.0"]) { assert_equal planted, Extension.of(4711, "3.2.11") }
     end
+  end
+
+  def test_that_of_a_binary_gem_of_another_ruby
+    gem = "#{@directory}/lib/ruby/gems/3.2.0/gems/memscope-#{Memscope::VERSION}-x86_64-linux-gnu"
+    planted = "#{gem}/lib/memscope/3.2/memscope.so"
+    FileUtils.mkdir_p(File.dirname(planted))
+    FileUtils.touch(planted)
+
+    File.stub(:readlink, "#{@directory}/bin/ruby") { assert_equal planted, Extension.of(4711, "3.2.11") }
   end
 
   def test_where_there_is_none
