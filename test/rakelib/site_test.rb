@@ -12,7 +12,7 @@ class SiteTest < MemscopeTest
   def test_each_page_of_the_documentation_is_in_the_navigation_once
     files = Dir["{*,docs/**/*}.md", base: ROOT].sort
 
-    assert_equal files, site.pages.map(&:file).sort
+    assert_equal files, site.pages.map(&:file).sort, "site/navigation.yml lists the pages"
   end
 
   def test_each_link_leads_somewhere
