@@ -33,7 +33,5 @@ export default defineConfig({
     sidebar,
     outline: [2, 3],
     search: { provider: "local" },
-    // The only link that VitePress has for a page's source.
-    editLink: { pattern: `${base}:path`, text: "This page as Markdown" },
   },
 });

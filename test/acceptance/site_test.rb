@@ -32,7 +32,7 @@ class BuiltSiteTest < MemscopeTest
   end
 
   only_in_full :test_no_page_asks_another_host_or_is_wider_than_the_window, :test_the_search_finds_a_page,
-               :test_each_page_is_there_as_markdown
+               :test_each_page_is_there_as_markdown, :test_a_page_leads_to_its_markdown
 
   def setup
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
@@ -44,6 +44,7 @@ class BuiltSiteTest < MemscopeTest
     site.pages.each do |page|
       assert_equal File.read(File.join(ChildProcess::ROOT, page.file)), built("#{page.path}.md")
       assert_includes built("#{page.path}.html"), Site::POLICY
+      assert_includes built("#{page.path}.html"), %(href="/#{page.file}" target="_self")
     end
     assert_equal site.llms, built("llms.txt")
     assert_empty site.foreign
@@ -58,6 +59,17 @@ class BuiltSiteTest < MemscopeTest
           assert_empty(page.urls.compact.reject { |url| url.start_with?("#{root}/", "data:") })
           assert_empty page.complaints
         end
+      end
+    end
+  end
+
+  def test_a_page_leads_to_its_markdown
+    served do |root|
+      Browser.page do |page|
+        page.go_to("#{root}/docs/tags.html")
+        page.click(".as-markdown")
+
+        assert_operator page.evaluate("document.body.innerText"), :start_with?, "# "
       end
     end
   end
