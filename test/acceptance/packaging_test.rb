@@ -31,7 +31,7 @@ class PackagingTest < MemscopeTest
     files = Gem::Specification.load(File.join(ChildProcess::ROOT, "memscope.gemspec")).files
     missing = files.grep(/\.md\z/).flat_map do |document|
       targets = File.read(File.join(ChildProcess::ROOT, document)).scan(/\]\(([^)\s#]+)[^)]*\)/).flatten
-      targets.grep_v(/\A\w+:/).map { |target| File.join(File.dirname(document), target).delete_prefix("./") } - files
+      targets.grep_v(/\A\w+:/).map { |target| File.expand_path(target, "/#{File.dirname(document)}")[1..] } - files
     end
 
     assert_empty(missing)
