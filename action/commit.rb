@@ -67,11 +67,11 @@ module Memscope
     def line(path, lineno)
       path = relative(path || "[no Ruby line]")
       line = Line.new(path, lineno && (texts(path)[lineno - 1] || lineno))
-      @places[line] ||= [path, lineno].compact.join(":")
+      @places[line] ||= [path.sub(%r{\A/.*/gems/}, ""), lineno].compact.join(":")
       line
     end
 
-    # @return [String] "app/models/order.rb:41", in this commit
+    # @return [String] "app/models/order.rb:41", "rack-3.2.8/lib/rack/utils.rb:9", in this commit
     def place(line) = @places.fetch(line)
 
     # @return [String] without the path of the worktree

@@ -112,6 +112,13 @@ class ActionComparisonTest < MemscopeTest
                  found([{}], [{ check: { points: points, runs: 1 } }])
   end
 
+  def test_a_line_of_a_gem
+    commit = Planted.new
+
+    assert_equal "rack-3.2.8/lib/rack.rb:9", commit.place(commit.line("/usr/lib/gems/rack-3.2.8/lib/rack.rb", 9))
+    assert_equal "shop/gems/shop.rb:9", commit.place(commit.line("/srv/shop/shop/gems/shop.rb", 9))
+  end
+
   # Nothing of Ruby holds the memory, so the file is named.
   def test_boot
     assert_equal ["- **boot** takes 2 KiB more: `boot.rb` +2 KiB"], found([{}], [{}], boots: [[1000], [3048]])
