@@ -19,23 +19,32 @@ class CLIAttachTest < MemscopeTest
       assert_match(/\Aprocess #{pid} listens\. Its main thread was stopped for [\d.]+ m?s/, attach(pid))
       assert_equal pid, Memscope::Client.new(pid).call(:snapshot).pid
       assert_match(/allows no actions/, assert_raises(Memscope::Client::Failed) { purge(pid) }.message)
-      assert_match(/listens already/, attach(pid))
+      assert_match(/listens already\. It allows what its own settings allow/, attach(pid))
       assert_match(/no longer listens/, attach(pid, "--close"))
       assert_match(/does not listen/, attach(pid, "--close"))
       assert_match(/\Aprocess #{pid} listens\./, attach(pid))
     end
   end
 
-  def test_actions_are_allowed_only_if_asked_for
+  def test_a_busy_process
     running(BUSY) do |pid|
       attach(pid, "--actions")
 
       assert_instance_of Memscope::Purge::Result, purge(pid)
-      attach(pid, "--close")
+    end
+  end
 
+  def test_actions_are_allowed_only_if_asked_for
+    running(SLEEP) do |pid|
+      attach(pid, "--actions")
+      attach(pid, "--close")
       attach(pid)
 
       assert_match(/allows no actions/, assert_raises(Memscope::Client::Failed) { purge(pid) }.message)
+      attach(pid, "--actions") # without --close
+
+      assert_instance_of Memscope::Purge::Result, purge(pid)
+      assert_equal :rss, Memscope::Client.new(pid).call(:history).series.first
     end
   end
 

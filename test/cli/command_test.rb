@@ -62,8 +62,8 @@ class CLIPidTest < MemscopeTest
   def test_one_that_does_not
     process = start
     pid = process.pid.to_s
-    silent = "process #{pid} does not listen: run memscope attach --pid #{pid}, or let it require \"memscope\" and " \
-             "start it with MEMSCOPE_LISTEN=1"
+    silent = "process #{pid} does not listen: run memscope attach --pid #{pid} (with --actions for profile and " \
+             "purge), or let it require \"memscope\" and start it with MEMSCOPE_LISTEN=1"
     ran = memscope("report", "--no-attach", "--pid", pid)
 
     assert_equal [0, "memscope report: #{silent}, so this is the kernel's view only\n"], [ran.status, ran.err]

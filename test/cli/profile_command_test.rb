@@ -133,8 +133,9 @@ class CLIProfileTest < MemscopeTest
     assert_equal [74, ""], [status, out]
     pid = process.pid
 
-    assert_equal "memscope profile: process #{pid} does not listen: run memscope attach --pid #{pid}, or let it " \
-                 "require \"memscope\" and start it with MEMSCOPE_LISTEN=1\n", err
+    assert_equal "memscope profile: process #{pid} does not listen: run memscope attach --pid #{pid} (with " \
+                 "--actions for profile and purge), or let it require \"memscope\" and start it with " \
+                 "MEMSCOPE_LISTEN=1\n", err
   end
 
   def test_what_a_page_has_not_started_no_page_stops

@@ -10,6 +10,8 @@ module Memscope
     # Seconds without a client after which the process listens no longer.
     IDLE_SECONDS = 1800
     POLL_SECONDS = 1
+    LOCK = Mutex.new
+    private_constant :LOCK
 
     # In a thread of its own, which ends when the process listens no longer.
     #
@@ -19,13 +21,26 @@ module Memscope
       unless [nil, Loading.unit(:Configuration).so_far.actions].include?(actions)
         Loading.unit(:Configuration).change { |config| config.actions = actions }
       end
-      listener = Listener.listen(nil)
-      sampled = !History.running?
-      History.boot { sampled &&= Configuration.effective(:history) }
+      listener = begin_listening
       sleep POLL_SECONDS while listener.open? && Clock.now - listener.last_client < IDLE_SECONDS
       listener.close
-      History.stop if sampled
+      LOCK.synchronize { stop_sampling if @listener.equal?(listener) }
     end
+
+    # The history of an earlier call goes on, even if that is about to end.
+    def self.begin_listening
+      LOCK.synchronize do
+        @listener = Listener.listen(nil)
+        History.boot { @sampled = Configuration.effective(:history) } unless History.running?
+        @listener
+      end
+    end
+
+    def self.stop_sampling
+      History.stop if @sampled
+      @sampled = false
+    end
+    private_class_method :begin_listening, :stop_sampling
 
     # The text that a process evaluates to load and run this file. A program that has loaded memscope keeps that one.
     # In a Rails application that has booted, memscope.rb would come too late: it adds to what boots. The text runs

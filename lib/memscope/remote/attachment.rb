@@ -16,6 +16,8 @@ module Memscope
     POLL_SECONDS = 0.02
     # The beginning of a thread's name, which has at most 15 bytes: Configuration::Late.
     LATE = "!Memscope::Conf"
+    # The name of the thread in which Attached.run waits.
+    OWN = /\Amemscope-\h{6}\z/
 
     def initialize(pid)
       @pid = pid
@@ -29,11 +31,12 @@ module Memscope
       WORDS.fill(listens? ? :listens : :possible, pid: @pid, ruby: ruby)
     end
 
-    # Returns once the process listens.
+    # Returns once the process listens. A listener that `open` has started begins anew to allow actions.
     #
     # @return [String] for people
     # @raise [Client::Failed, Client::Unreachable] if it does not
     def open(actions: false)
+      close if actions && listens? && names(OWN).any?
       return WORDS.fill(:listens, pid: @pid, ruby: ruby) if listens?
 
       began = Clock.now
@@ -104,10 +107,13 @@ module Memscope
     end
 
     # The threads that tell a failure by their name, which they keep for seconds.
-    def failures
+    def failures = names(/\A!/)
+
+    # @return [Array<Array(String, String)>] the paths of threads with such names, and these
+    def names(form)
       Dir.glob("/proc/#{@pid}/task/*/comm").filter_map do |path|
         name = SystemCall.attempt { Field.utf8(File.binread(path)).chomp }
-        [path, name] if name&.start_with?("!")
+        [path, name] if name&.match?(form)
       end
     end
 

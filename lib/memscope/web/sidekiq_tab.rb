@@ -15,11 +15,13 @@ module Memscope
     class SidekiqTab < Page
       # A process by its heartbeat in Redis, why it gives no answers, or its answers.
       Row = Struct.new(:process, :reason, :rss, :verdict, :tags) do
+        # @return [String]
         def name = "#{process['hostname']}:#{process['pid']}"
 
         # As of the last heartbeat, unless the process answers.
         def rss_bytes = rss || (process["rss"].to_i * 1024)
       end
+      # Below Sidekiq's own pages.
       PATH = "memory"
       PROCESSES = Processes.new(workers: [], timeouts: { reading: 3.0 })
       private_constant :Row, :PROCESSES
