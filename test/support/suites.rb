@@ -16,7 +16,7 @@ module Suites
                "test/generators/**/*_test.rb")
   # Files with tests that only make others more certain: rake test:full runs these.
   IN_FULL = ALL.select do |file|
-    File.read("#{__dir__}/../../#{file}").match?(/\bonly_in_full\b|, in_full: |"MEMSCOPE_IN_FULL"/)
+    File.binread("#{__dir__}/../../#{file}").match?(/\bonly_in_full\b|, in_full: |"MEMSCOPE_IN_FULL"/)
   end.freeze
 
   # What bin/test runs: acceptance tests and C tests first, and of these the longest files, since they take most time.
