@@ -12,6 +12,17 @@ class NotificationsTest < MemscopeTest
     assert_equal([{ bytes: 1 }], payloads(:purge) { Notifications.tell(:purge) { { bytes: 1 } } })
   end
 
+  def test_nobody_waits_for_a_subscriber
+    load_active_support
+    go, heard = Array.new(2) { Queue.new }
+    ActiveSupport::Notifications.subscribed(->(*) { heard << go.pop }, "purge.memscope") do
+      assert_nil(Notifications.tell(:purge) { {} })
+      go << :went
+
+      assert_equal :went, heard.pop
+    end
+  end
+
   # The payload of no subscriber is not made.
   def test_without_a_subscriber_nothing_is_made
     notified(:purge, ->(*) {}) { assert_nil(Notifications.tell(:verdict) { flunk }) }
