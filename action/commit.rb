@@ -94,11 +94,22 @@ module Memscope
       @texts[path] ||= File.file?(file = File.expand_path(path, @root)) ? File.binread(file).lines.map(&:strip) : []
     end
 
+    # A depth would cut the history of a clone that has all of it.
     def found(reference)
+      raise Failed, "#{reference} is no name of a commit" if reference.start_with?("-")
+
+      local(reference) || local("origin/#{reference}") || begin
+        depth = ["--depth=1"] if git("rev-parse", "--is-shallow-repository") == "true"
+        git("fetch", "--quiet", "--no-tags", *depth, "origin", reference)
+        git("rev-parse", "FETCH_HEAD")
+      end
+    end
+
+    # @return [String, nil] the hash of a commit that need not be fetched
+    def local(reference)
       git("rev-parse", "--quiet", "--verify", "#{reference}^{commit}")
     rescue Failed
-      git("fetch", "--quiet", "--no-tags", "--depth=1", "origin", reference)
-      git("rev-parse", "FETCH_HEAD")
+      nil
     end
 
     def git(*arguments)
@@ -133,14 +144,16 @@ module Memscope
       raise Failed, "#{@name}: failed: #{command.shelljoin}" unless done
     end
 
-    # Of production, like a server's, with the bundle of the checkout.
+    # Of production, like a server's, with the bundle of the checkout. As in Bundler, BUNDLE_PATH starts at the Gemfile.
     def environment
       mode = ENV["RAILS_ENV"] || ENV.fetch("RACK_ENV", "production")
-      settings = File.join(@checkout, File.dirname(@options[:app]), ".bundle/config")
+      application = File.dirname(File.join(@checkout, @options[:app]))
+      settings = File.join(application, ".bundle/config")
       given = ENV.slice("BUNDLE_PATH", "BUNDLE_GEMFILE")
-      given.update(YAML.safe_load_file(settings)) if File.file?(settings)
-      given["BUNDLE_PATH"] &&= File.expand_path(given["BUNDLE_PATH"], @checkout)
-      given["BUNDLE_GEMFILE"] &&= File.expand_path(given["BUNDLE_GEMFILE"], @checkout).sub(@checkout, @root)
+      given.update(YAML.safe_load_file(settings) || {}) if File.file?(settings)
+      gemfile = File.expand_path(given["BUNDLE_GEMFILE"] || File.join(application, "Gemfile"), @checkout)
+      given["BUNDLE_PATH"] &&= File.expand_path(given["BUNDLE_PATH"], File.dirname(gemfile))
+      given["BUNDLE_GEMFILE"] &&= gemfile.sub(@checkout, @root)
       { "RAILS_ENV" => mode, "RACK_ENV" => mode, **given }
     end
   end

@@ -61,11 +61,12 @@ end
 # Compares two worktrees, with paths of the same length.
 def compare(given, limits)
   Dir.mktmpdir("memscope") do |directory|
-    both = %i[base head].map { |side| Memscope::Commit.new(given[side], "#{File.realpath(directory)}/#{side}", given) }
+    roots = %w[base head].map { |side| File.join(File.realpath(directory), side) }
+    both = given.values_at(:base, :head).zip(roots).map { |one, root| Memscope::Commit.new(one, root, given) }
     Memscope::Comparison.new(both, given[:paths].split, limits)
+  ensure
+    roots.each { |root| system("git", "worktree", "remove", "--force", root, err: File::NULL) }
   end
-ensure
-  system("git", "worktree", "prune")
 end
 
 given = options
