@@ -8,7 +8,7 @@ module Suites
   ALL = files("test/**/*_test.rb")
 
   # What bin/check runs beside the tests of bin/test: each has the only test of something, but takes long.
-  LONG = files("test/acceptance/{assertions,attach_pause,attach_servers,check_application,copy_on_write}_test.rb",
+  LONG = files("test/acceptance/{action,assertions,attach_pause,attach_servers,check_application,copy_on_write}_test.rb",
                "test/acceptance/{endurance,faults,heap_hostile}_test.rb",
                "test/acceptance/{malloc_profile_overhead,object_growth,packaging,policy_sidekiq}_test.rb",
                "test/acceptance/{requires_rails,sidekiq_web,stress,verdict}_test.rb",
@@ -38,6 +38,7 @@ module Suites
   SURFACES = files("test/{check,cli,generators,puma,rakelib,remote,setup,show,web}/**/*_test.rb",
                    "test/{assertions,open_telemetry,prometheus_collector,rspec,sidekiq_web,tasks,version,web}_test.rb",
                    "test/yabeda_test.rb",
+                   "test/action/{comparison,publication}_test.rb", # of action/, not of lib/memscope/action/
                    "test/{contract,facade_documentation,judge/diagnosis,judge/doctor,judge/lint}_test.rb",
                    "test/judge/policy_test.rb",
                    "test/value/{configuration,configuration/settings,field_table,loader,loading,reasons,words}_test.rb",

@@ -21,13 +21,13 @@ class WebSidekiqTabTest < WebCase
     super
     skip_without_sidekiq
     require "memscope/sidekiq_web"
+    require "sidekiq/component"
   end
 
   def request(verb = "GET") = Rack::MockRequest.new(Sidekiq::Web.new).request(verb, "/memory", "rack.session" => {})
 
   # A process of that RSS in KiB, by its heartbeat.
-  def plant(pid, host, kib)
-    identity = "#{host}:#{pid}:#{kib}"
+  def plant(pid, host, kib, identity: "#{host}:#{pid}:#{kib}")
     info = { hostname: host, pid: pid, tag: HOSTILE, identity: identity, started_at: 0, queues: [], labels: [] }
     Sidekiq.redis do |redis|
       redis.call("sadd", "processes", identity)
@@ -61,13 +61,17 @@ class WebSidekiqTabTest < WebCase
     plant(own, "far", 999_424)
     plant(Process.pid, host, 2048)
     plant(4_194_304, host, 512)
+    plant(0, host, 256)
+    plant(Process.pid, host, 128, identity: Object.new.extend(Sidekiq::Component).identity)
     response = request
 
     assert_equal 200, response.status
-    assert_match(/far:#{own} .* 976\.0 On another machine, or in another container\./, text(response))
+    assert_match(/far:#{own} .* 976\.0 On another machine, in another container, or/, text(response))
     assert_match(/#{host}:#{own} .* [1-9]\d\.\d Not judged: a history needs/, text(response))
-    assert_match(/#{host}:#{Process.pid} .* 2\.0 On another machine, or in another container\./, text(response))
+    assert_match(/#{host}:#{Process.pid} .* 2\.0 On another machine, in another container, or/, text(response))
     assert_match(/#{host}:4194304 .* 0\.5 .*no process/i, text(response))
+    assert_match(/#{host}:0 .* 0\.2 .*allowed/i, text(response))
+    assert_match(/#{host}:#{Process.pid} [^.]* [1-9]\d\.\d Not judged/, text(response))
     assert_match(/Jobs of #{host}:#{own} .* tag .* #{Regexp.escape(HOSTILE)} .* 1 /m, text(response))
     refute_includes response.body, HOSTILE
   end

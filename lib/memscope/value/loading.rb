@@ -64,11 +64,13 @@ module Memscope
       # @raise [LoadError] if the gem is missing. The message has the line for the Gemfile
       def gem(name, part, feature: name, version: nil)
         require feature
+        loaded = ::Gem.loaded_specs[name] if version
+        fits = loaded.nil? || ::Gem::Requirement.new(version).satisfied_by?(loaded.version)
+        raise missing(name, part, version) unless fits
       rescue LoadError => e
         raise unless e.path == feature
 
-        arguments = [name, *version].map(&:inspect).join(", ")
-        raise LoadError, Reasons.sentence([:gem_missing, part, name, arguments])
+        raise missing(name, part, version)
       end
 
       # Loads the constants that a module would autoload later, and theirs, but no formats of profiles. If the file of a
@@ -92,6 +94,10 @@ module Memscope
       end
 
       private
+
+      def missing(name, part, version)
+        LoadError.new(Reasons.sentence([:gem_missing, part, name, [name, *version].map(&:inspect).join(", ")]))
+      end
 
       def exhausted?
         File.open(__FILE__) { false }

@@ -42,7 +42,7 @@ module Memscope
         # @return [Hash{String => String}] the labels of its samples in a profile of several processes
         def labels = { "worker" => index.to_s, "pid" => pid.to_s }
 
-        def to_s = index ? "worker #{index} (pid #{pid})" : "this process (pid #{pid})"
+        def to_s = "#{index ? "worker #{index}" : "#{'this ' if here?}process"} (pid #{pid})"
       end
 
       # The result of a call, or the reason why it failed.

@@ -23,8 +23,10 @@ module Memscope
       end
       # Below Sidekiq's own pages.
       PATH = "memory"
-      PROCESSES = Processes.new(workers: [], timeouts: { reading: 3.0 })
-      private_constant :Row, :PROCESSES
+      # Seconds for an answer of one process, and for those of all.
+      PROCESSES = Processes.new(workers: [], timeouts: { reading: 2.0 })
+      SECONDS = 3
+      private_constant :Row, :PROCESSES, :SECONDS
 
       # Called by Sidekiq::Web.
       #
@@ -44,22 +46,31 @@ module Memscope
       # @api private
       # @return [Array<Row>] the largest first
       def rows
+        @deadline ||= Clock.now + SECONDS
         @rows ||= ::Sidekiq::ProcessSet.new(false).map { |process| row(process) }.sort_by { |row| -row.rss_bytes }
       end
 
       private
 
       def row(process)
-        return Row.new(process, "On another machine, or in another container.") unless here?(process)
+        return Row.new(process, "Another process was too slow, so this one was not read.") if Clock.now > @deadline
+        return Row.new(process, "On another machine, in another container, or part of another program.") unless
+          own?(process) || beside?(process)
 
         place = Processes::Place.new(nil, process["pid"])
-        Row.new(process, nil, *%i[rss verdict tags].map { |kind| processes.read(place, kind) })
-      rescue HttpError, Client::Unreachable => e
+        read = ->(kind) { processes.fetch(kind, place.pid) { processes.call(place, kind) } }
+        Row.new(process, nil, *%i[rss verdict tags].map(&read))
+      rescue HttpError, Client::Unreachable, Invalid => e
         Row.new(process, e.message)
       end
 
+      # Whether it is part of this program (Sidekiq.configure_embed), which has then loaded Sidekiq's components.
+      def own?(process)
+        defined?(::Sidekiq::Component) && process.identity == Object.new.extend(::Sidekiq::Component).identity
+      end
+
       # Containers can share a hostname, but not their pids: the process of that pid may be another one here.
-      def here?(process)
+      def beside?(process)
         process["hostname"] == Socket.gethostname &&
           ExternalProcess.read(process["pid"], cgroup: false).command.to_s.start_with?("sidekiq ")
       end
