@@ -8,8 +8,8 @@ module Suites
   ALL = files("test/**/*_test.rb")
 
   # What bin/check runs beside the tests of bin/test: each has the only test of something, but takes long.
-  LONG = files("test/acceptance/{action,assertions,attach_pause,attach_servers,check_application,copy_on_write}_test.rb",
-               "test/acceptance/{endurance,faults,heap_hostile}_test.rb",
+  LONG = files("test/acceptance/{action,assertions,attach_pause,attach_servers,check_application}_test.rb",
+               "test/acceptance/{copy_on_write,endurance,faults,heap_hostile}_test.rb",
                "test/acceptance/{malloc_profile_overhead,object_growth,packaging,policy_sidekiq}_test.rb",
                "test/acceptance/{requires_rails,sidekiq_web,stress,verdict}_test.rb",
                "test/{check/application,engine/trend/verdict_battery,judge/policy/battery}_test.rb",
