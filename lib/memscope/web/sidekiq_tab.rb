@@ -58,7 +58,7 @@ module Memscope
           own?(process) || beside?(process)
 
         place = Processes::Place.new(nil, process["pid"])
-        read = ->(kind) { processes.fetch(kind, place.pid) { processes.call(place, kind) } }
+        read = ->(kind) { processes.fetch(kind, place.pid, sharers: 1) { processes.call(place, kind) } }
         Row.new(process, nil, *%i[rss verdict tags].map(&read))
       rescue HttpError, Client::Unreachable, Invalid => e
         Row.new(process, e.message)
