@@ -13,6 +13,8 @@ module NativeGems
   GLIBC = Gem::Version.new("2.34")
   # Rubies may have libruby linked statically, and a program that is started has its symbols in either case.
   NEEDED = /\A(?:lib[cm]\.so\.6|ld-linux-.*)\z/
+  # Of the Rubies that a published gem has an extension for.
+  MINORS = %w[3.1 3.2 3.3 3.4 4.0].freeze
   DIRECTORY = "tmp/native"
 
   # A Ruby to compile for. It need not run here: it may be in a chroot, or be built for another processor, whose
@@ -95,18 +97,23 @@ module NativeGems
     def prefixes = ENV.fetch("MEMSCOPE_NATIVE_RUBIES", RbConfig::CONFIG["prefix"]).split(":")
 
     # @param prefixes [Array<String>] of Rubies
+    # @param without [Array<String>] minor versions between them that may lack an extension
     # @return [Array<String>] the paths of the gems
-    def build(prefixes, into: "pkg")
+    def build(prefixes, into: "pkg", without: ENV.fetch("MEMSCOPE_NATIVE_WITHOUT", "").split(","))
       targets = Target.below(prefixes)
       raise "no rbconfig.rb of a Ruby below #{prefixes.join(', ')}" if targets.empty?
 
-      targets.group_by(&:platform).map do |platform, rubies|
-        libraries = rubies.to_h { |target| ["lib/#{target.library}", target.build] }
-        found = libraries.values.flat_map { |path| flaws(path).map { |flaw| "#{path} #{flaw}" } }
-        raise found.join("\n") if found.any?
-
-        package(specification(platform, rubies.map(&:minor)), libraries, into)
+      platforms = targets.group_by(&:platform)
+      platforms.each { |platform, rubies| check_gaps(platform, gaps(rubies.map(&:minor)), without) }
+      platforms.map do |platform, rubies|
+        package(specification(platform, rubies.map(&:minor)), compile(rubies), into)
       end
+    end
+
+    # @return [Array<String>] minor versions that RubyGems installs a gem with these for, and that are not among them
+    def gaps(minors)
+      oldest, newest = minors.map { |minor| Gem::Version.new(minor) }.minmax
+      MINORS.select { |minor| Gem::Version.new(minor).between?(oldest, newest) } - minors
     end
 
     # @return [Array<String>] why it would not load wherever the gem is installed
@@ -136,6 +143,25 @@ module NativeGems
     end
 
     private
+
+    # @return [Hash{String => String}] the extensions, by their places in the gem
+    def compile(rubies)
+      libraries = rubies.to_h { |target| ["lib/#{target.library}", target.build] }
+      found = libraries.values.flat_map { |path| flaws(path).map { |flaw| "#{path} #{flaw}" } }
+      raise found.join("\n") if found.any?
+
+      libraries
+    end
+
+    def check_gaps(platform, gaps, without)
+      return if gaps.empty?
+
+      lacking = "the gem for #{platform} has no extension for Ruby #{gaps.join(', ')}"
+      allow = "MEMSCOPE_NATIVE_WITHOUT=#{gaps.join(',')}"
+      raise "#{lacking}: add it to MEMSCOPE_NATIVE_RUBIES, or allow it by #{allow}" if (gaps - without).any?
+
+      puts "#{lacking}, which installs it, and is then told to install the source gem: do not publish it"
+    end
 
     # Packs a copy of the tree, with the libraries in their places.
     def package(spec, libraries, into)

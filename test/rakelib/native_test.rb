@@ -4,6 +4,7 @@ require "fileutils"
 require "minitest/autorun"
 require "open3"
 require "tmpdir"
+require "yaml"
 require_relative "../../rakelib/native"
 
 # What the task `native` puts into a binary gem, and refuses. rake battery:gems builds and installs whole gems.
@@ -95,6 +96,23 @@ class NativeTest < Minitest::Test
     error = assert_raises(RuntimeError) { NativeGems.build([@directory]) }
 
     assert_equal "no rbconfig.rb of a Ruby below #{@directory}", error.message
+  end
+
+  def test_a_minor_version_between_others_is_not_left_out
+    %w[3.1 3.4].each { |minor| plant("one/lib/ruby/#{minor}.0/x86_64-linux", [*minor.split("."), "x86_64"]) }
+    error = assert_raises(RuntimeError) { NativeGems.build(["#{@directory}/one"], without: ["3.3"]) }
+
+    assert_equal "the gem for x86_64-linux-gnu has no extension for Ruby 3.2, 3.3: add it to MEMSCOPE_NATIVE_RUBIES, " \
+                 "or allow it by MEMSCOPE_NATIVE_WITHOUT=3.2,3.3", error.message
+    assert_empty NativeGems.gaps(%w[3.4 3.2 3.3])
+    assert_equal %w[3.4], NativeGems.gaps(%w[3.3 4.0 4.1])
+  end
+
+  def test_a_release_leaves_none_out
+    jobs = YAML.safe_load_file(File.expand_path("../../.github/workflows/release.yml", __dir__)).fetch("jobs")
+    versions = jobs.dig("gems", "steps").filter_map { |step| step.dig("with", "ruby-version") }
+
+    assert_equal NativeGems::MINORS, versions.sort
   end
 
   private
