@@ -37,13 +37,18 @@ module Memscope
       @checkout = git("rev-parse", "--show-toplevel")
       @name = git("rev-parse", "--short", found(reference))
       git("worktree", "add", "--quiet", "--force", "--detach", root, @name)
-      run("sh", "-c", options[:prepare]) if options[:prepare]
+      run("sh", "-c", options[:prepare], as: options[:prepare]) if options[:prepare]
     end
 
     # @return [Requires] the cost of loading the application
     def boot
       command = @options[:boot]&.shellsplit || [*bundle, RbConfig.ruby, "-e", LOAD, rackup]
-      Requires.from_json(written { |file| run(*MEMSCOPE, "requires", "--json", "--output=#{file}", "--", *command) })
+      Requires.from_json(written do |file|
+        run(*MEMSCOPE, "requires", "--json", "--output=#{file}", "--", *command, as: @options[:boot] || rackup)
+      end)
+    rescue Failed
+      why = measured[:failed] unless @options[:boot]
+      why ? raise(Failed, "#{@name}: #{relative(why)}") : raise
     end
 
     # @return [Hash{Line => Integer}] bytes of each file in a boot
@@ -123,9 +128,10 @@ module Memscope
 
     def bundle = File.file?(File.join(directory, "Gemfile")) ? [RbConfig.ruby, "-S", "bundle", "exec"] : []
 
-    def measured(*arguments)
+    def measured(path = nil, *arguments)
       measure = [*bundle, *RUBY, File.join(__dir__, "measure.rb")]
-      JSON.parse(written { |file| run(*measure, file, rackup, *arguments) }, symbolize_names: true)
+      report = written { |file| run(*measure, file, rackup, *path, *arguments, as: path || rackup) }
+      JSON.parse(report, symbolize_names: true)
     end
 
     # What the block writes into a file.
@@ -138,10 +144,12 @@ module Memscope
     end
 
     # Standard output is for the comparison.
-    def run(*command)
+    #
+    # @param as [String] its name in a message; the error itself is in the log
+    def run(*command, as:)
       served = [*MEMSCOPE, "exec", "--allocator=#{@options[:allocator]}", "--"] if @options[:allocator]
       done = system(environment, *served, *command, chdir: directory, out: :err)
-      raise Failed, "#{@name}: failed: #{command.shelljoin}" unless done
+      raise Failed, "#{@name}: failed: #{as} (see the log)" unless done
     end
 
     # Of production, like a server's, with the bundle of the checkout. As in Bundler, BUNDLE_PATH starts at the Gemfile.

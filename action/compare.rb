@@ -9,19 +9,20 @@ require "optparse"
 require "tmpdir"
 require_relative "commit"
 require_relative "comparison"
-require_relative "publication"
 
 HELP = <<~TEXT
   usage: compare.rb --base=REF [options]
 
   Measure a Rack application at two commits, and print what grew, as Markdown.
 
-          --base REF                   the commit to compare with
+          --base REF                   the commit to compare with; 0 if there is none
           --head REF                   the commit to judge (default: HEAD)
-          --app FILE                   the rackup file (default: config.ru)
-          --paths PATHS                paths to request, separated by spaces
-                                       (default: /)
-          --requests N                 requests to each path (default: 200)
+          --app FILE                   the rackup file, from the repository's root
+                                       (default: config.ru)
+          --paths PATHS                paths to request, each with a leading /,
+                                       separated by spaces (default: /)
+          --requests N                 requests to each path, 100 to 1000000
+                                       (default: 200)
           --boot COMMAND               loads the application (default: loads the
                                        rackup file)
           --prepare COMMAND            runs first, in the worktree of each commit
@@ -32,11 +33,10 @@ HELP = <<~TEXT
                                        to a path retain (default: 8)
           --objects-limit N            allowed growth of the objects allocated per
                                        request (default: 0)
-          --pull-request N             write a comment by gh instead, which needs
-                                       GITHUB_REPOSITORY and GH_TOKEN
+          --output FILE                writes the Markdown there
 
   exit status:
-    0   nothing grew
+    0   nothing grew, or there is no base
     1   something grew
     64  wrong options
     74  the application could not be measured
@@ -44,18 +44,37 @@ TEXT
 DEFAULTS = { head: "HEAD", app: "config.ru", paths: "/", requests: 200, "boot-limit": 512, "retained-limit": 8,
              "objects-limit": 0 }.freeze
 
+NUMBERS = DEFAULTS.keys.last(4).to_h { |name| [name, 0..] }.merge(requests: Memscope::Check::REQUESTS).freeze
+
 # An option may be empty, like an input of an action that is not given.
 def options
   given = {}
-  parser = OptionParser.new(HELP)
+  parser = OptionParser.new
   HELP.scan(/--([\w-]+) [A-Z]/) { |name,| parser.on("--#{name} VALUE") }
+  parser.on("--help") do
+    puts HELP
+    exit
+  end
   parser.parse!(into: given)
   given = DEFAULTS.merge(given.reject { |_name, value| value.empty? })
-  given.merge!(given.slice(*DEFAULTS.keys.last(4)).transform_values { |value| Integer(value) })
-  given[:base] ? given : raise(OptionParser::MissingArgument, "--base")
-rescue OptionParser::ParseError, ArgumentError => e
+  given[:base] || raise(OptionParser::MissingArgument, "--base")
+  checked(given)
+rescue OptionParser::ParseError => e
   warn e.message
   exit 64
+end
+
+def checked(given)
+  path = given[:paths].split.find { |one| !one.start_with?("/") }
+  raise OptionParser::InvalidArgument, "--paths: #{path} has no leading /" if path
+
+  given.merge(NUMBERS.to_h do |name, allowed|
+    number = Integer(given[name].to_s, 10, exception: false)
+    next [name, number] if number && allowed.cover?(number)
+
+    most = " to #{allowed.end}" if allowed.end
+    raise OptionParser::InvalidArgument, "--#{name}=#{given[name]} is not a number from #{allowed.begin}#{most}"
+  end)
 end
 
 # Compares two worktrees, with paths of the same length.
@@ -69,15 +88,23 @@ def compare(given, limits)
   end
 end
 
+def write(given, text) = given[:output] ? File.write(given[:output], text) : puts(text)
+
 given = options
-publication = Memscope::Publication.new(given[:"pull-request"], ENV.delete("GH_TOKEN"))
+about = given.values_at(:app, :allocator).compact.join(" ")
 limits = { boot: given[:"boot-limit"] * 1024, retained: given[:"retained-limit"] * 1024,
            objects: given[:"objects-limit"] }
 begin
-  comparison = compare(given, limits)
-  publication.write(comparison.to_markdown)
-  exit comparison.findings.any? ? 1 : 0
-rescue Memscope::Commit::Failed => e
-  publication.write(Memscope::Comparison.titled("not measured\n#{e.message}\n"))
+  if given[:base].match?(/\A0+\z/)
+    write(given, Memscope::Comparison.said(about, :no_base))
+  else
+    comparison = compare(given, limits)
+    write(given, comparison.to_markdown(about))
+    exit 1 if comparison.findings.any?
+  end
+rescue StandardError => e
+  # Ruby's exit status would be 1, which says that something grew.
+  warn e.full_message unless e.is_a?(Memscope::Commit::Failed)
+  write(given, Memscope::Comparison.said(about, :not_measured, why: e.message))
   exit 74
 end

@@ -14,8 +14,14 @@ module Memscope
     # `lines` is text, nil if they are unknown. `reported` are the lines that no other finding of the path may name.
     Finding = Struct.new(:subject, :text, :lines, :reported)
 
-    # @return [String] Markdown of which the first line is the same in all comparisons
-    def self.titled(text) = WORDS.fill(:title, text: text)
+    # Markdown of which the first line is the same in all comparisons of the application, by this version of Ruby. Jobs
+    # that differ in these write comments of their own.
+    #
+    # @param about [String] the rackup file and, if one was chosen, the allocator
+    def self.titled(about, text) = WORDS.fill(:title, about: about, ruby: RUBY_VERSION[/\d+\.\d+/], text: text)
+
+    # @return [String] the Markdown if there is no comparison
+    def self.said(about, name, **figures) = titled(about, "#{WORDS.fill(name, figures)}\n")
 
     # @return [Array<Array<Finding>>] those of the same lines, in several paths, together
     attr_reader :findings
@@ -30,12 +36,13 @@ module Memscope
       @findings = [*boot, *paths.flat_map { |path| requests(path) }].group_by { |one| [one.text, one.lines] }.values
     end
 
-    def to_markdown
-      [self.class.titled(findings.any? ? Quantity.counted(findings.size, "findings") : WORDS[:nothing]),
+    # @param about [String] as in titled
+    def to_markdown(about)
+      [self.class.titled(about, findings.any? ? Quantity.counted(findings.size, "findings") : WORDS[:nothing]),
        *findings.map { |same| item(same) }, "", WORDS[:table], "",
        word(:heads, base: @commits.first.name, head: @commits.last.name),
        *@rows.map { |about, cells| "| #{[*about, *cells].join(' | ')} |" }, "", WORDS[:end_of_table], "",
-       word(:footer, memscope: VERSION, ruby: RUBY_VERSION, allocator: @allocator), ""].join("\n")
+       word(:footer, memscope: VERSION, about: about, ruby: RUBY_VERSION, allocator: @allocator), ""].join("\n")
     end
 
     private

@@ -7,7 +7,7 @@ module Memscope
   # job of GitHub, or on standard output.
   class Publication
     # @param pull_request [String, nil] its number
-    # @param token [String, nil] that may write comments. Unlike a variable, the measured application does not see it
+    # @param token [String, nil] that may write comments
     def initialize(pull_request, token)
       @token = token
       @issues = "repos/#{ENV.fetch('GITHUB_REPOSITORY', nil)}/issues"
@@ -24,9 +24,12 @@ module Memscope
 
     private
 
+    # Only a comment by a bot, as jobs are: a person's comment may begin with the same line.
+    #
     # @return [Boolean] false if gh fails, as for a pull request from a fork, whose token can only read
     def commented?(text)
-      ours = ".[] | select(.body | startswith(#{JSON.generate(text.lines.first.chomp)})) | .id"
+      title = JSON.generate(text.lines.first.chomp)
+      ours = ".[] | select(.user.type == \"Bot\" and (.body | startswith(#{title}))) | .id"
       all = "#{@issues}/#{@pull_request}/comments"
       id = gh("--paginate", all, "--jq", ours)&.lines(chomp: true)&.first
       place = id ? ["--method", "PATCH", "#{@issues}/comments/#{id}"] : [all]

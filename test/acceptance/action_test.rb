@@ -37,6 +37,7 @@ class ActionAcceptanceTest < MemscopeTest
       end
     end
   RUBY
+  CONFIG = "require_relative \"shop\"\nrun Shop.new\n"
   # Writes down its arguments, and what it reads.
   GH = <<~RUBY.freeze
     #!#{RbConfig.ruby}
@@ -50,26 +51,45 @@ class ActionAcceptanceTest < MemscopeTest
     @directory = Dir.mktmpdir
     @rack = RackPath.arguments.map { |option| option.delete_prefix("-I") }
     write("bin/gh", GH).chmod(0o755)
-    write("shop/config.ru", "require_relative \"shop\"\nrun Shop.new\n")
+    write("shop/config.ru", CONFIG)
     git("init", "--quiet")
     @base = commit(BASE)
   end
 
   def teardown = @directory && FileUtils.remove_entry(@directory)
 
+  # The commit that GitHub checks out merges the pull request into a newer base than the event's, with 2 MiB more.
   def test_three_findings_in_one_comment
     commit(HEAD)
-    ran = act(base: @base, requests: "100", token: "secret", number: "7")
+    git("checkout", "--quiet", "-b", "newer", @base)
+    write("shop/config.ru", "OTHER = \"o\" * 2_097_152\n#{CONFIG}")
+    commit(BASE)
+    git("merge", "--quiet", "--message=merge", "-")
+    ran = act(requests: "100", token: "secret", number: "7")
     lines = ran.calls.last[1].lines(chomp: true)
 
     assert_equal 1, ran.status, ran.err
-    assert_equal ["<!-- memscope -->", "### memscope: 3 findings",
+    assert_equal ["<!-- memscope config.ru ruby #{RUBY_VERSION[/\d+\.\d+/]} -->", "### memscope: 3 findings",
                   "- **boot** takes 1.0 MiB more: `shop.rb:3` +1.0 MiB",
                   "- **GET `/`** retains 16 KiB more after 20 requests: `shop.rb:8` +16 KiB",
                   "- **GET `/`** allocates 1 more object per request: `shop.rb:7` +1"], lines.first(5)
     assert_match(/ · (?:glibc|jemalloc) \S+ serves malloc \(proved\)\z/, lines.last)
     assert_equal ["api repos/one/shop/issues/7/comments --field body=@-", "secret"], ran.calls.last.values_at(0, 2)
     assert_equal "", git("worktree", "list").lines.drop(1).join
+  end
+
+  def test_the_first_push_of_a_branch
+    ran = act(event_base: "0" * 40)
+
+    assert_equal 0, ran.status, ran.err
+    assert_match(/^### memscope: no commit to compare with$/, ran.summary)
+  end
+
+  # The application can read the environment of the processes above it.
+  def test_only_the_last_step_has_the_token
+    steps = YAML.safe_load_file(File.join(ACTION, "action.yml"))["runs"]["steps"]
+
+    assert_equal([false, false, true], steps.map { |step| step.to_s.include?("token") })
   end
 
   def test_a_commit_against_itself
@@ -112,23 +132,29 @@ class ActionAcceptanceTest < MemscopeTest
     git("rev-parse", "HEAD")
   end
 
-  # Runs the action's steps as GitHub does, with these inputs, for a pull request with that number.
-  def act(number: "", **inputs)
+  # Runs the action's steps as GitHub does, with these inputs, for a pull request with that number, or a push.
+  def act(number: "", event_base: @base, **inputs)
     FileUtils.rm_f([path("summary"), path("calls")])
     action = YAML.safe_load_file(File.join(ACTION, "action.yml"))
     usual = action["inputs"].transform_values { |input| input["default"].to_s }
     given = { **usual, "prepare" => "", "token" => "", **inputs.transform_keys(&:to_s) }
-    contexts = given.transform_keys { |name| "inputs.#{name}" }.merge("github.event.pull_request.number" => number)
-    ran = action["runs"]["steps"].map { |step| run_step(step, contexts) }.last
+    contexts = given.transform_keys { |name| "inputs.#{name}" }
+    contexts.update("github.event.pull_request.number" => number,
+                    "github.event.pull_request.base.sha || github.event.before" => event_base)
+    _compile, compare, comment = action["runs"]["steps"].map { |step| run_step(step, contexts) }
     summary, calls = %w[summary calls].map { |name| File.read(path(name)) if File.file?(path(name)) }
-    Ran.new(ran.status.exitstatus, ran.err, summary, calls&.lines&.map { |line| JSON.parse(line) })
+
+    assert_predicate comment, :success?, comment
+    Ran.new(compare.status.exitstatus, compare.err, summary, calls&.lines&.map { |line| JSON.parse(line) })
   end
 
   def run_step(step, contexts)
     variables = step["env"].to_h.transform_values { |value| contexts.fetch(value[/\A\$\{\{ (.*) \}\}\z/, 1]) }
-    github = { "GITHUB_ACTION_PATH" => ACTION, "GITHUB_REPOSITORY" => "one/shop", "GH_CALLS" => path("calls"),
-               "GITHUB_STEP_SUMMARY" => path("summary"), "PATH" => "#{path('bin')}:#{ENV.fetch('PATH')}",
-               "RUBYLIB" => @rack.join(":") }
+    event = contexts["github.event.pull_request.number"].empty? ? "push" : "pull_request"
+    github = { "GITHUB_ACTION_PATH" => ACTION, "GITHUB_REPOSITORY" => "one/shop", "GITHUB_EVENT_NAME" => event,
+               "GITHUB_SHA" => git("rev-parse", "HEAD"), "GITHUB_STEP_SUMMARY" => path("summary"),
+               "RUNNER_TEMP" => @directory, "GH_CALLS" => path("calls"),
+               "PATH" => "#{path('bin')}:#{ENV.fetch('PATH')}", "RUBYLIB" => @rack.join(":") }
     ChildProcess.run_command("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"],
                              env: { **github, **variables }, chdir: path("shop"), timeout: TIMEOUT)
   end

@@ -49,7 +49,7 @@ class ActionComparisonTest < MemscopeTest
   def found(base, head, boots: [[1000], [1000]], paths: ["/"])
     commits = [base, head].zip(boots).map { |some, boot| Planted.new(boots: boot, requests: some.dup) }
     @comparison = Memscope::Comparison.new(commits, paths, LIMITS)
-    @comparison.to_markdown.lines(chomp: true).grep(/\A- /)
+    @comparison.to_markdown("config.ru").lines(chomp: true).grep(/\A- /)
   end
 
   def test_nothing_grew
@@ -57,8 +57,10 @@ class ActionComparisonTest < MemscopeTest
 
     assert_empty found([one], [{ **one, rounds: [{ 3 => 109 }, { 3 => 400 }], retained: { 4 => 1100 } }],
                        boots: [[1000], [1500]])
-    assert_match(/\A<!-- memscope -->\n### memscope: nothing grew\n/, @comparison.to_markdown)
-    assert_includes @comparison.to_markdown, "| GET `/` | growth per request | leak | leak |  |"
+    title = "<!-- memscope config.ru ruby #{RUBY_VERSION[/\d+\.\d+/]} -->\n### memscope: nothing grew\n"
+
+    assert @comparison.to_markdown("config.ru").start_with?(title)
+    assert_includes @comparison.to_markdown("config.ru"), "| GET `/` | growth per request | leak | leak |  |"
   end
 
   def test_a_line_that_moved
@@ -96,7 +98,7 @@ class ActionComparisonTest < MemscopeTest
 
   def test_a_path_that_is_new
     assert_equal 1, found(["status 404"], [{ check: leak(5, 1), rounds: [{ 6 => 400 }] }]).size
-    assert_includes @comparison.to_markdown, "| growth per request | status 404 | leak | **more** |"
+    assert_includes @comparison.to_markdown("config.ru"), "| growth per request | status 404 | leak | **more** |"
     error = assert_raises(Memscope::Commit::Failed) { found([{}], ["status 500"]) }
 
     assert_equal "status 500", error.message

@@ -28,7 +28,7 @@ class ActionPublicationTest < MemscopeTest
     calls, summary = publish('echo "$@" >>"$CALLS"; case "$*" in *--jq*) echo 31; echo 32;; *) cat >>"$CALLS";; esac')
 
     assert_equal <<~TEXT, calls
-      api --paginate repos/one/shop/issues/7/comments --jq .[] | select(.body | startswith("<!-- one -->")) | .id
+      api --paginate repos/one/shop/issues/7/comments --jq .[] | select(.user.type == "Bot" and (.body | startswith("<!-- one -->"))) | .id
       api --method PATCH repos/one/shop/issues/comments/31 --field body=@-
       #{TEXT.chomp}
     TEXT
