@@ -43,7 +43,6 @@ HELP = <<~TEXT
 TEXT
 DEFAULTS = { head: "HEAD", app: "config.ru", paths: "/", requests: 200, "boot-limit": 512, "retained-limit": 8,
              "objects-limit": 0 }.freeze
-
 NUMBERS = DEFAULTS.keys.last(4).to_h { |name| [name, 0..] }.merge(requests: Memscope::Check::REQUESTS).freeze
 
 # An option may be empty, like an input of an action that is not given.
@@ -105,6 +104,9 @@ begin
 rescue StandardError => e
   # Ruby's exit status would be 1, which says that something grew.
   warn e.full_message unless e.is_a?(Memscope::Commit::Failed)
-  write(given, Memscope::Comparison.said(about, :not_measured, why: e.message))
-  exit 74
+  begin
+    write(given, Memscope::Comparison.said(about, :not_measured, why: e.message))
+  ensure
+    exit 74 # even if the disk is full
+  end
 end

@@ -73,6 +73,16 @@ class ActionCommitTest < MemscopeTest
     end
   end
 
+  def test_a_command_that_fails_is_named_as_it_was_given
+    in_clone do |root|
+      error = assert_raises(Memscope::Commit::Failed) do
+        Memscope::Commit.new("HEAD", root, { app: "config.ru", prepare: "exit 3 # 'now'" })
+      end
+
+      assert_match(/\A\h+: failed: exit 3 # 'now' \(see the log\)\z/, error.message)
+    end
+  end
+
   def test_the_bundle_starts_at_the_gemfile
     in_clone do
       assert_equal "", prepared("BUNDLE_GEMFILE", "---\n")

@@ -34,6 +34,7 @@ class ActionCompareTest < MemscopeTest
       assert_equal 74, ran.status.exitstatus, ran
       assert_equal "### memscope: not measured\nNo such file or directory - git\n",
                    File.read("#{directory}/text").lines.drop(1).join
+      assert_equal 74, compare("--base=0", "--output=#{directory}/no/text").status.exitstatus
     end
   end
 end
