@@ -13,7 +13,7 @@ class ApmTest < MemscopeTest
 
   GEMS = ENV.fetch("MEMSCOPE_APM_GEMS", nil)
   DOCUMENT = File.read(File.join(ChildProcess::ROOT, "docs/apm.md"))
-  # What the events are that all recipes subscribe to: a leak, and the death of a process.
+  # What all recipes subscribe to: a leak, its end, and a purge.
   EVENTS = <<~RUBY
     require "json"
     require "active_support"
@@ -22,9 +22,18 @@ class ApmTest < MemscopeTest
     LEAK = Memscope::Verdict.from_json(File.read(ENV.fetch("LEAK")))
 
     def cause_events
-      Memscope::Verdict.define_singleton_method(:of) { |*, **| LEAK }
-      Memscope::Verdict.judge(nil)
+      [LEAK, LEAK.class.from_h({ **LEAK.to_h, verdict: :steady })].each do |verdict|
+        Memscope::Verdict.define_singleton_method(:of) { |*, **| verdict }
+        Memscope::Verdict.judge(nil)
+        subscribers
+      end
       Memscope.purge(:gc)
+      subscribers
+    end
+
+    # Waits for those that run.
+    def subscribers
+      Thread.list.select { |thread| thread.name == "memscope event" }.each(&:join)
     end
   RUBY
 
@@ -65,7 +74,7 @@ class ApmTest < MemscopeTest
   end
 
   def test_datadog
-    packets = sent("Datadog", <<~RUBY, "SOCKET.recvfrom(65_536)")
+    packet, another = sent("Datadog", <<~RUBY, "[SOCKET.recv(65_536), SOCKET.recv_nonblock(65_536, exception: false)]")
       require "socket"
       require "datadog/statsd"
       SOCKET = UDPSocket.new.tap { |socket| socket.bind("127.0.0.1", 0) }
@@ -73,7 +82,8 @@ class ApmTest < MemscopeTest
       Datadog::Statsd.define_singleton_method(:new) { |host, _port| original.call(host, SOCKET.addr[1], single_thread: true, buffer_max_pool_size: 1) }
     RUBY
 
-    assert_match(/\A_e\{16,\d+\}:verdict\.memscope\|Leak of native memory: .*\|t:warning\|#pid:\d+/, packets.first)
+    assert_match(/\A_e\{16,\d+\}:verdict\.memscope\|Leak of native memory: .*\|t:warning\|#pid:\d+/, packet)
+    assert_equal "wait_readable", another
   end
 
   def test_new_relic
@@ -85,26 +95,25 @@ class ApmTest < MemscopeTest
       end)
     RUBY
 
-    assert_equal([%w[Memscope verdict.memscope leak], %w[Memscope purge.memscope]],
+    assert_equal([%w[Memscope verdict.memscope leak], %w[Memscope verdict.memscope steady],
+                  %w[Memscope purge.memscope]],
                  events.map { |type, attributes| [type, *attributes.values_at("event", "verdict").compact] })
     assert_empty events.flat_map { |_type, attributes| attributes.values }.grep_v(Numeric).grep_v(String)
   end
 
   def test_scout
-    context, error = sent("Scout", <<~RUBY, "[CONTEXT, CAPTURED.map { |it| [it.class.name, it.message] }.first]")
+    context, errors = sent("Scout", <<~RUBY, "[CONTEXT, CAPTURED.map { |it| [it.class.name, it.message] }]")
       require "scout_apm"
       CONTEXT = []
       CAPTURED = []
       ScoutApm::Context.singleton_class.prepend(Module.new { define_method(:add) { |it| super(it); CONTEXT << it } })
       ScoutApm::Agent.instance.context.config.define_singleton_method(:value) { |key| key == "errors_enabled" || super(key) }
       ScoutApm::Agent.instance.context.error_buffer.define_singleton_method(:capture) { |it, _env| CAPTURED << it }
-      class ApplicationController
-        def self.before_action = yield
-      end
+      ActiveSupport.run_load_hooks(:action_controller, Class.new { def self.before_action = yield })
     RUBY
 
     assert_operator context.first["memscope_rss_mib"], :>, 1
-    assert_equal [{ "layer" => "native" }, ["MemscopeVerdict", leak.sentence]], [context.last, error]
+    assert_equal [{ "layer" => "native" }, [["MemscopeVerdict", leak.sentence]]], [context.last, errors]
   end
 
   def test_sentry
@@ -135,7 +144,7 @@ class ApmTest < MemscopeTest
       TEST = Honeybadger::Backend::Test
     RUBY
 
-    assert_equal(%w[verdict.memscope purge.memscope], events.map { |event| event["event_type"] })
+    assert_equal(%w[verdict.memscope verdict.memscope purge.memscope], events.map { |event| event["event_type"] })
     assert_equal ["leak", leak.sentence],
                  [notice.dig("request", "context", "verdict"), notice.dig("error", "message")]
   end

@@ -79,7 +79,7 @@ class DeployTest < MemscopeTest
     names = [spec.fetch("volumes"), container.fetch("volumeMounts")].map { |list| list.map { |one| one["name"] } }
 
     assert_equal(*names)
-    refute_includes container, "command"
+    assert_empty container.keys & %w[command args] # Rails' entrypoint prepares the database for the image's CMD
   end
 
   def test_systemd_knows_each_line_of_the_unit
