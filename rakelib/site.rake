@@ -15,5 +15,6 @@ task :site do
     sh "npx", "--no-install", "vitepress", "build", "source"
   end
   site.complete
+  abort "Links of the built pages that lead nowhere:\n#{site.dead.join("\n")}" unless site.dead.empty?
   abort "Pages that may load from elsewhere:\n#{site.foreign.join("\n")}" unless site.foreign.empty?
 end

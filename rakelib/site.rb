@@ -21,6 +21,9 @@ class Site
   LOADS = Regexp.union(%r{<(?!a\b)\w+\b[^>]*\s(?:src|srcset|data|poster|href)="(?:https?:)?//[^"]*}i,
                        %r{(?:url\(|@import\s)\s*["']?(?:https?:)?//[^"')]*}i)
   HOST = %r{https?://([a-z0-9.-]+)}i
+  # In a built page.
+  REFERENCE = /<[a-z][^>]* (?:href|src)="([^"]*)"/
+  IDENTIFIER = /<[a-z][^>]* id="([^"]*)"/
   # Hosts in texts and names of VitePress's own scripts. Only the last could be asked, for pictures of links to social
   # networks: there are none, and the policy forbids it.
   NAMED = %w[vuejs.org www.w3.org github.com a.com api.iconify.design].freeze
@@ -82,13 +85,14 @@ class Site
   def lay_out
     FileUtils.rm_rf([built("source"), output])
     pages.each do |page|
-      write("source/#{page.file}", "#{"---\nsearch: false\n---\n\n" if page.search == false}#{read(page.file)}")
+      text = read(page.file).gsub(%r{\]\((?:\.\./)*\KREADME\.md(?=[#)])}, "index.md")
+      write("source/#{page.file}", "#{"---\nsearch: false\n---\n\n" if page.search == false}#{text}")
     end
     linked.each { |file| place(file, "source/#{file}") }
     %w[config.mjs theme].each { |name| place("site/#{name}", "source/.vitepress/#{name}") }
     place("site/package.json", "package.json")
     write("source/.vitepress/site.json",
-          JSON.generate(base: URI(@url || "/").path, outDir: output, sidebar: sidebar))
+          JSON.generate(base: base, outDir: output, sidebar: sidebar, hostname: @url, descriptions: descriptions))
   end
 
   # Adds what VitePress does not make: the pages as Markdown, the files that they link to, llms.txt.
@@ -108,7 +112,33 @@ class Site
     end
   end
 
+  # @return [Array<String>] "file: link" for each link of a built page to a file, or a part of a page, that is not there
+  def dead
+    identifiers = Hash.new { |known, path| known[path] = File.read(path, encoding: "UTF-8").scan(IDENTIFIER).flatten }
+    Dir[File.join(output, "**/*.html")].flat_map do |path|
+      lost = File.read(path, encoding: "UTF-8").scan(REFERENCE).flatten.uniq.grep_v(ELSEWHERE).reject do |link|
+        file, part = URI.decode_www_form_component(link).split("#", 2)
+        target = target(path, file)
+        File.file?(target) && (part.to_s.empty? || identifiers[target].include?(part))
+      end
+      lost.map { |link| "#{path.delete_prefix("#{output}/")}: #{link}" }
+    end
+  end
+
   private
+
+  # The built file that a link of another leads to.
+  def target(path, link)
+    return path if link.to_s.empty?
+
+    found = File.expand_path(link.delete_prefix(base), link.start_with?(base) ? output : File.dirname(path))
+    File.directory?(found) ? File.join(found, "index.html") : found
+  end
+
+  def base = URI(@url || "/").path
+
+  # What a search engine shows of each page.
+  def descriptions = pages.to_h { |page| [page.file, page.about.sub(/./, &:upcase)] }
 
   def read(file) = File.read(File.join(@root, file), encoding: "UTF-8")
 

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { defineConfig } from "vitepress";
 
-const { base, outDir, sidebar } = JSON.parse(readFileSync(new URL("site.json", import.meta.url), "utf8"));
+const { base, outDir, sidebar, hostname, descriptions } = JSON.parse(readFileSync(new URL("site.json", import.meta.url), "utf8"));
 
 // A browser then loads nothing from elsewhere, whatever a page or a later version of VitePress says.
 const POLICY = "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; " +
@@ -19,6 +19,12 @@ export default defineConfig({
   base,
   outDir,
   rewrites: { "README.md": "index.md" },
+  sitemap: hostname ? { hostname } : undefined,
+  transformPageData(page) {
+    page.description = descriptions[page.filePath];
+    if (page.filePath === "README.md")
+      Object.assign(page, { title: "memscope for Ruby: why the memory of a process grows", titleTemplate: false });
+  },
   head: [
     ["meta", { "http-equiv": "Content-Security-Policy", content: POLICY }],
     ["meta", { name: "referrer", content: "no-referrer" }],

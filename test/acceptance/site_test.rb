@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "cgi"
 require_relative "../test_helper"
 require_relative "../support/browser"
 require_relative "../support/puma_process"
@@ -7,6 +8,7 @@ require_relative "../../rakelib/site"
 
 # The site as `rake site` builds it, in a browser. .github/workflows/pages.yml runs this before it publishes.
 class BuiltSiteTest < MemscopeTest
+  URL = "https://site.example/"
   SIZES = { phone: { width: 390, height: 844 }, desk: { width: 1280, height: 900 } }.freeze
   SERVER = "run Rack::Files.new(ENV.fetch(\"SITE\"))\n"
   # Evaluated in a page: the elements that are wider than the window, and not in one that scrolls.
@@ -22,17 +24,18 @@ class BuiltSiteTest < MemscopeTest
   class << self
     # Builds once.
     def site
-      @site ||= Site.new.tap do
+      @site ||= Site.new(url: URL).tap do
         raise Minitest::Skip, "no npm, which builds the site" unless system("npm", "--version", out: File::NULL)
 
-        ran = ChildProcess.run_command("bundle", "exec", "rake", "site", chdir: ChildProcess::ROOT, timeout: 600)
+        ran = ChildProcess.run_command("bundle", "exec", "rake", "site", chdir: ChildProcess::ROOT, timeout: 600,
+                                                                         env: { "SITE_URL" => URL })
         raise Minitest::Assertion, ran.to_s unless ran.success?
       end
     end
   end
 
   only_in_full :test_no_page_asks_another_host_or_is_wider_than_the_window, :test_the_search_finds_a_page,
-               :test_each_page_is_there_as_markdown, :test_a_page_leads_to_its_markdown
+               :test_each_page_is_there_as_markdown, :test_each_page_can_be_found, :test_a_page_leads_to_its_markdown
 
   def setup
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
@@ -48,6 +51,20 @@ class BuiltSiteTest < MemscopeTest
     end
     assert_equal site.llms, built("llms.txt")
     assert_empty site.foreign
+    assert_empty site.dead
+  end
+
+  def test_each_page_can_be_found
+    pages = self.class.site.pages
+    heads = pages.map { |page| built("#{page.path}.html")[%r{<head>.*</head>}m] }
+    titles = heads.map { |head| head[%r{<title>(.*)</title>}, 1] }
+
+    assert_equal titles.uniq, titles
+    assert_equal "memscope for Ruby: why the memory of a process grows", titles.first
+    assert_equal(pages.map { |page| page.about.downcase },
+                 heads.map { |head| CGI.unescapeHTML(head[/<meta name="description" content="([^"]*)"/, 1]).downcase })
+    assert_equal pages.map { |page| "#{URL}#{page.path}.html".delete_suffix("index.html") }.sort,
+                 built("sitemap.xml").scan(%r{<loc>(.*?)</loc>}).flatten.sort
   end
 
   def test_no_page_asks_another_host_or_is_wider_than_the_window

@@ -70,6 +70,27 @@ class SiteTest < MemscopeTest
     end
   end
 
+  def test_a_link_of_a_built_page_that_leads_nowhere_is_found
+    planted("# One\n", "# Two\n") do |site|
+      FileUtils.mkdir_p(File.join(site.output, "docs"))
+      write(site, "index.html", '<h1 id="one"><a href="#one"><a href="/docs/two.html#é"><a href="./"><img src="a.png">')
+      write(site, "docs/two.html", '<a href="./../index.html#one" id="é"><a href="../README.html#one"><a href="/#two">')
+
+      assert_equal ["docs/two.html: ../README.html#one", "docs/two.html: /#two", "index.html: a.png"], site.dead.sort
+    end
+  end
+
+  def test_links_to_the_first_page_are_to_the_index
+    planted("# One\n", "# Two\n\n[a](../README.md#one) [b](../README.md)\n") do |site|
+      root = File.expand_path("../../..", site.output)
+      FileUtils.cp_r(%w[config.mjs theme package.json].map { |name| File.join(ROOT, "site", name) }, "#{root}/site")
+      site.lay_out
+      text = File.read("#{root}/#{Site::BUILD}/source/docs/two.md")
+
+      assert_includes text, "[a](../index.md#one) [b](../index.md)"
+    end
+  end
+
   private
 
   # A tree of two pages.
