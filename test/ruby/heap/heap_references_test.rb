@@ -10,8 +10,11 @@ class HeapReferencesTest < MemscopeTest
     GC.disable
     Node = Struct.new(:first, :second, :name)
     def node(first = nil, second = nil) = Node.new(first, second, "name " * 40)
-    def size(*objects) = objects.sum { |object| ObjectSpace.memsize_of(object) }
-    def whole(*nodes) = size(*nodes, *nodes.map(&:name))
+    # A stale word of a stack may hold the array that is given, so it becomes empty.
+    def size(objects) = objects.sum { |object| ObjectSpace.memsize_of(object) }.tap { objects.clear }
+    def whole(nodes)
+      nodes.sum { |node| ObjectSpace.memsize_of(node) + ObjectSpace.memsize_of(node.name) }.tap { nodes.clear }
+    end
 
     class Listed; @all = []; class << self; attr_reader :all; end; def initialize = @text = "text " * 40; end
     KEPT = Object.new
@@ -35,12 +38,12 @@ class HeapReferencesTest < MemscopeTest
       2000.times { list = node(list) }
       nodes = [list].tap { |all| all << all.last.first while all.last.first }
 
-      expected = { chain: whole(*chain),
-                   tree: whole(tree, *twigs, *leaves),
-                   diamond: whole(diamond, *sides, bottom),
-                   ivar_on_string: size(counting, counted, counted.instance_variable_get(:@note)) + VARIABLES,
-                   instances: size(Listed.all, *instances, *texts),
-                   list: whole(*nodes) }
+      expected = { chain: whole([*chain]),
+                   tree: whole([tree, *twigs, *leaves]),
+                   diamond: whole([diamond, *sides, bottom]),
+                   ivar_on_string: size([counting, counted, counted.instance_variable_get(:@note)]) + VARIABLES,
+                   instances: size([Listed.all, *instances, *texts]),
+                   list: whole([*nodes]) }
       kept = { chain: chain.first, tree: tree, diamond: diamond,
                 ivar_on_string: counting, instances: Listed.all, list: list }
       kept.each { |name, object| KEPT.instance_variable_set(:"@\#{name}", object) }
