@@ -38,7 +38,8 @@ module Suites
   SURFACES = files("test/{check,cli,generators,puma,rakelib,remote,setup,show,web}/**/*_test.rb",
                    "test/{assertions,open_telemetry,prometheus_collector,rspec,sidekiq_web,tasks,version,web}_test.rb",
                    "test/yabeda_test.rb",
-                   "test/action/{commit,compare,comparison,publication}_test.rb", # of action/, not of lib/memscope/action/
+                   # Of action/, not of lib/memscope/action/.
+                   "test/action/{commit,compare,comparison,publication}_test.rb",
                    "test/{contract,facade_documentation,judge/diagnosis,judge/doctor,judge/lint}_test.rb",
                    "test/judge/policy_test.rb",
                    "test/value/{configuration,configuration/settings,field_table,loader,loading,reasons,words}_test.rb",
