@@ -1,15 +1,16 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/in_directory"
 require_relative "../support/rack_path"
-require "fileutils"
 require "json"
 require "pathname"
-require "tmpdir"
 require "yaml"
 
 # The action for GitHub, whose steps run here as they do there, in a repository with two commits.
 class ActionAcceptanceTest < MemscopeTest
+  include InDirectory
+
   ACTION = File.join(ChildProcess::ROOT, "action")
   # Comparisons of a commit with itself, in rake battery:action.
   RUNS = Integer(ENV.fetch("MEMSCOPE_ACTION_RUNS", "0"))
@@ -47,16 +48,14 @@ class ActionAcceptanceTest < MemscopeTest
   RUBY
 
   def setup
+    super
     skip_under_sanitizer
-    @directory = Dir.mktmpdir
     @rack = RackPath.arguments.map { |option| option.delete_prefix("-I") }
     write("bin/gh", GH).chmod(0o755)
     write("shop/config.ru", CONFIG)
     git("init", "--quiet")
     @base = commit(BASE)
   end
-
-  def teardown = @directory && FileUtils.remove_entry(@directory)
 
   # The commit that GitHub checks out merges the pull request into a newer base than the event's, with 2 MiB more.
   def test_three_findings_in_one_comment

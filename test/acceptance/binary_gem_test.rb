@@ -1,14 +1,15 @@
 # frozen_string_literal: true
 
-require "tmpdir"
 require_relative "../test_helper"
 require_relative "../support/binary_gem"
 require_relative "../support/bystander"
+require_relative "../support/in_directory"
 
 # memscope as a binary gem installs it: the directories that it has, and how it is loaded from there.
 # rake battery:gems builds and installs the gem itself.
 class BinaryGemTest < MemscopeTest
   include Bystander
+  include InDirectory
 
   REASON = "this binary gem of memscope does not fit Ruby #{RUBY_VERSION} or the C library here, so install the " \
            "source gem, by gem install memscope --platform ruby (".freeze
@@ -16,12 +17,6 @@ class BinaryGemTest < MemscopeTest
   def setup
     super
     skip_under_sanitizer
-    @directory = File.realpath(Dir.mktmpdir)
-  end
-
-  def teardown
-    FileUtils.remove_entry(@directory) if @directory
-    super
   end
 
   def test_it_reads_itself_and_what_it_starts

@@ -2,9 +2,12 @@
 
 require "yaml"
 require_relative "../test_helper"
+require_relative "../support/in_directory"
 
 # What docs/deploy.md tells people to write, run as far as it can be without the services it is for.
 class DeployTest < MemscopeTest
+  include InDirectory
+
   PAGE = File.read(File.join(ChildProcess::ROOT, "docs/deploy.md"), encoding: "UTF-8")
   # Of Rails 7.2: bin/docker-entrypoint without its last line.
   ENTRYPOINT = <<~SH
@@ -20,14 +23,10 @@ class DeployTest < MemscopeTest
   REFUSED = 74
 
   def setup
+    super
     skip_under_sanitizer
-    @directory = Dir.mktmpdir
     program("bundle", 'shift; exec "$@"')
     program("memscope", %(exec #{[*ChildProcess.ruby, "#{ChildProcess::ROOT}/exe/memscope"].join(' ')} "$@"))
-  end
-
-  def teardown
-    FileUtils.remove_entry(@directory) if @directory
   end
 
   def test_the_proof_of_a_build_succeeds_and_fails

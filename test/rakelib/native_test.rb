@@ -1,25 +1,16 @@
 # frozen_string_literal: true
 
-require "fileutils"
 require "minitest/autorun"
 require "open3"
-require "tmpdir"
 require "yaml"
+require_relative "../support/in_directory"
 require_relative "../../rakelib/native"
 
 # What the task `native` puts into a binary gem, and refuses. rake battery:gems builds and installs whole gems.
 class NativeTest < Minitest::Test
+  include InDirectory
+
   PACKED = "static int number; int *pointers[] = {&number, &number, &number, &number};"
-
-  def setup
-    super
-    @directory = File.realpath(Dir.mktmpdir)
-  end
-
-  def teardown
-    FileUtils.remove_entry(@directory)
-    super
-  end
 
   def test_a_library_that_loads_everywhere
     assert_empty NativeGems.flaws(compiled("-Wl,-z,now"))

@@ -2,22 +2,13 @@
 
 require_relative "../../test_helper"
 require_relative "../../support/copying"
-require "fileutils"
+require_relative "../../support/in_directory"
 require "minitest/mock"
-require "tmpdir"
 
 class CopyExtensionTest < MemscopeTest
+  include InDirectory
+
   Extension = Memscope::Copy::Extension
-
-  def setup
-    super
-    @directory = File.realpath(Dir.mktmpdir)
-  end
-
-  def teardown
-    FileUtils.remove_entry(@directory)
-    super
-  end
 
   def test_the_one_of_this_process
     assert_equal Extension.own, Extension.check(Extension.own) if File.realpath(Extension.own) == Extension.own
