@@ -60,8 +60,8 @@ module Memscope
     # @param earlier [Hash{Symbol => Symbol}] severities of an earlier diagnosis
     # @return [Array<Finding>] those that are now more severe. One that was not there counts as :info
     def worse_than(earlier)
-      ranks = Finding::SEVERITIES.each_with_index.to_h
-      findings.select { |finding| ranks[finding.severity] < ranks[earlier.fetch(finding.id, :info)] }
+      rank = Finding::SEVERITIES.method(:index)
+      findings.select { |finding| rank.call(finding.severity) < rank.call(earlier.fetch(finding.id, :info)) }
     end
 
     # @return [Symbol, nil] the severity of the worst finding: :critical, :warning or :info; nil without findings
