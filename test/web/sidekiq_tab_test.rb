@@ -63,8 +63,11 @@ class WebSidekiqTabTest < WebCase
     plant(4_194_304, host, 512)
     plant(0, host, 256)
     plant(Process.pid, host, 128, identity: Object.new.extend(Sidekiq::Component).identity)
+    %i[verdict tags].each { |call| Memscope::Client.new(own).call(call) } # loads what its answers need
     response = request
+    kernels = File.read("/proc/#{own}/status")[/^VmRSS:\s*(\d+)/, 1].to_i / 1024.0
 
+    assert_in_delta kernels, text(response)[/#{host}:#{own} \S.*? (\d+\.\d) Not judged/, 1].to_f, 1
     assert_equal 200, response.status
     assert_match(/far:#{own} .* 976\.0 On another machine, in another container, or/, text(response))
     assert_match(/#{host}:#{own} .* [1-9]\d\.\d Not judged: a history needs/, text(response))

@@ -13,8 +13,9 @@ module Memscope
     #
     #   require "memscope/sidekiq_web"   # beside sidekiq/web, in the process that serves it
     class SidekiqTab < Page
-      # A process by its heartbeat in Redis, why it gives no answers, or its answers.
-      Row = Struct.new(:process, :reason, :rss, :verdict, :tags) do
+      # A process by its heartbeat in Redis. `place` is nil if it cannot be read here. `reason` is why it does not
+      # answer.
+      Row = Struct.new(:process, :place, :reason, :rss, :verdict, :tags) do
         # @return [String]
         def name = "#{process['hostname']}:#{process['pid']}"
 
@@ -23,10 +24,10 @@ module Memscope
       end
       # Below Sidekiq's own pages.
       PATH = "memory"
-      # Seconds for an answer of one process, and for those of all.
-      PROCESSES = Processes.new(workers: [], timeouts: { reading: 2.0 })
-      SECONDS = 3
-      private_constant :Row, :PROCESSES, :SECONDS
+      ANSWERS = %i[rss verdict tags].freeze
+      # In seconds, for one of the answers of all processes.
+      PROCESSES = Processes.new(workers: [], timeouts: { reading: 1.5 })
+      private_constant :Row, :ANSWERS, :PROCESSES
 
       # Called by Sidekiq::Web.
       #
@@ -46,22 +47,27 @@ module Memscope
       # @api private
       # @return [Array<Row>] the largest first
       def rows
-        @deadline ||= Clock.now + SECONDS
-        @rows ||= ::Sidekiq::ProcessSet.new(false).map { |process| row(process) }.sort_by { |row| -row.rss_bytes }
+        @rows ||= begin
+          rows = ::Sidekiq::ProcessSet.new(false).map { |process| row(process) }
+          ANSWERS.each { |kind| ask(rows.reject(&:reason), kind) }
+          rows.sort_by { |row| -row.rss_bytes }
+        end
       end
 
       private
 
       def row(process)
-        return Row.new(process, "Another process was too slow, so this one was not read.") if Clock.now > @deadline
-        return Row.new(process, "On another machine, in another container, or part of another program.") unless
-          own?(process) || beside?(process)
+        return Row.new(process, Processes::Place.new(nil, process["pid"])) if own?(process) || beside?(process)
 
-        place = Processes::Place.new(nil, process["pid"])
-        read = ->(kind) { processes.fetch(kind, place.pid, sharers: 1) { processes.call(place, kind) } }
-        Row.new(process, nil, *%i[rss verdict tags].map(&read))
-      rescue HttpError, Client::Unreachable, Invalid => e
-        Row.new(process, e.message)
+        Row.new(process, nil, "On another machine, in another container, or part of another program.")
+      rescue Client::Unreachable, Invalid => e
+        Row.new(process, nil, e.message)
+      end
+
+      def ask(rows, kind)
+        places = rows.map(&:place)
+        outcomes = processes.fetch(kind, places, sharers: 1) { processes.call_each(places, kind, timeout: :reading) }
+        rows.zip(outcomes) { |row, outcome| outcome.done? ? row[kind] = outcome.result : row.reason = outcome.reason }
       end
 
       # Whether it is part of this program (Sidekiq.configure_embed), which has then loaded Sidekiq's components.
