@@ -1,6 +1,5 @@
 /* The methods of Memscope::Native, and what some bindings do under the GVL when the extension is loaded. */
-#ifndef MEMSCOPE_INIT_H
-#define MEMSCOPE_INIT_H
+#pragma once
 
 #include <ruby.h>
 
@@ -25,5 +24,3 @@ void Init_memscope_levers(void);
 void Init_memscope_object_profile(void);
 void Init_memscope_measurement(void);
 void Init_memscope_owners(void);
-
-#endif

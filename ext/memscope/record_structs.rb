@@ -29,8 +29,7 @@ module RecordStructs
       records = sections.select { |section| section.options["struct"] }
       <<~C
         /* Made by record_structs.rb from the tables in lib/memscope. */
-        #ifndef MEMSCOPE_RECORD_STRUCTS_H
-        #define MEMSCOPE_RECORD_STRUCTS_H
+        #pragma once
 
         #include "base/record.h"
 
@@ -42,7 +41,6 @@ module RecordStructs
         #undef EXTERN
 
         #{records.map { |section| members_macro(section) }.join}
-        #endif
       C
     end
 

@@ -4,8 +4,7 @@
  * Every function here needs the GVL, except memscope_clock_ns and memscope_now_ns. The engine does not include this
  * file.
  */
-#ifndef MEMSCOPE_VALUES_H
-#define MEMSCOPE_VALUES_H
+#pragma once
 
 #include "extconf.h"
 
@@ -97,5 +96,3 @@ uint64_t memscope_clock_ns(clockid_t clock);
 static inline uint64_t memscope_now_ns(void) {
     return memscope_clock_ns(CLOCK_MONOTONIC);
 }
-
-#endif

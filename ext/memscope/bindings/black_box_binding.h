@@ -1,6 +1,5 @@
 /* The box of this process, for the binding that adds samples. With the GVL. */
-#ifndef MEMSCOPE_BLACK_BOX_BINDING_H
-#define MEMSCOPE_BLACK_BOX_BINDING_H
+#pragma once
 
 #include "box/black_box.h"
 
@@ -9,5 +8,3 @@
  * this thread.
  */
 void memscope_black_box_add(const struct memscope_rings *rings);
-
-#endif

@@ -7,8 +7,7 @@
  * as a key. A String or Symbol that is not valid UTF-8 is "=" and a code point for each byte. All other values, and
  * those nested more than 100 deep, are null. Pairs with other keys are left out.
  */
-#ifndef MEMSCOPE_COPIED_VALUE_H
-#define MEMSCOPE_COPIED_VALUE_H
+#pragma once
 
 #include <ruby.h>
 #include <stdbool.h>
@@ -26,5 +25,3 @@ void memscope_copied_put(struct memscope_copied_text *text, const char *bytes, s
 
 /* Appends a value as JSON. Allocates objects for large Integers, so it may raise NoMemoryError. */
 void memscope_copied_put_value(struct memscope_copied_text *text, VALUE value);
-
-#endif

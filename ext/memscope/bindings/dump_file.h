@@ -1,6 +1,5 @@
 /* Reads a dump file into a graph. Every function needs the GVL. */
-#ifndef MEMSCOPE_DUMP_FILE_H
-#define MEMSCOPE_DUMP_FILE_H
+#pragma once
 
 #include "values.h"
 
@@ -29,5 +28,3 @@ void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE
 
 /* Idempotent. A zeroed struct is closed. */
 void memscope_dump_file_close(struct memscope_dump_file *file);
-
-#endif

@@ -2,8 +2,7 @@
  * The steps of a binding that reads all objects of the heap, in this process or in a forked child. Call them in the
  * order below, with the GVL. In a copy (base/copy.h), all of them work in the process.
  */
-#ifndef MEMSCOPE_HEAP_CALL_H
-#define MEMSCOPE_HEAP_CALL_H
+#pragma once
 
 #include "bindings/reasons.h"
 
@@ -75,5 +74,3 @@ VALUE memscope_heap_call_finish(const struct memscope_heap_call *call, VALUE rea
 
 /* Ends a child, and closes the listing of a struct memscope_heap_call: for rb_ensure. Idempotent. Returns nil. */
 VALUE memscope_heap_call_end(VALUE call);
-
-#endif

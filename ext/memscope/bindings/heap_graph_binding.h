@@ -1,6 +1,5 @@
 /* Shared by the readings of heap graphs. */
-#ifndef MEMSCOPE_HEAP_GRAPH_BINDING_H
-#define MEMSCOPE_HEAP_GRAPH_BINDING_H
+#pragma once
 
 #include "values.h"
 
@@ -9,5 +8,3 @@
 /* The body of a HeapGraph::Path. threads: those of the question. */
 VALUE memscope_path_hash(const struct memscope_heap_answer *answer, const struct memscope_thread_list *threads,
                          const struct memscope_path_answer *path);
-
-#endif

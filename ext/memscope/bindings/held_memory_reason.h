@@ -1,6 +1,5 @@
 /* The reason that accompanies held_by_objects_bytes, shared by the bindings that return it. */
-#ifndef MEMSCOPE_HELD_MEMORY_REASON_H
-#define MEMSCOPE_HELD_MEMORY_REASON_H
+#pragma once
 
 #include "bindings/reasons.h"
 #include "ruby/held_memory.h"
@@ -13,5 +12,3 @@ void memscope_set_left_out_reason(VALUE reasons, const struct memscope_held_memo
 
 /* Likewise sets a reason for `key`, which also lists objects whose size is never read: fibers and threads. */
 void memscope_set_unasked_reason(VALUE reasons, const char *key, const struct memscope_held_memory *held);
-
-#endif

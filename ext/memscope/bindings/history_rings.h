@@ -1,6 +1,5 @@
 /* The rings of samples of this process, and the values made of any rings. Users hold the GVL. */
-#ifndef MEMSCOPE_HISTORY_RINGS_H
-#define MEMSCOPE_HISTORY_RINGS_H
+#pragma once
 
 #include "values.h"
 
@@ -17,5 +16,3 @@ int64_t memscope_boot_second(void);
  * milliseconds since 1970, or NULL if this machine has not booted since.
  */
 VALUE memscope_history_of(const struct memscope_rings *rings, const uint64_t *last_at);
-
-#endif

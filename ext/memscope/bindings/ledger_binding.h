@@ -3,8 +3,7 @@
  * ledger_rows_binding.c and ledger_reasons_binding.c turn the results into VALUEs. All of them run under the GVL,
  * except that the engine reads without it unless strict.
  */
-#ifndef MEMSCOPE_LEDGER_BINDING_H
-#define MEMSCOPE_LEDGER_BINDING_H
+#pragma once
 
 #include "values.h"
 
@@ -57,5 +56,3 @@ VALUE memscope_ledger_mappings(const struct memscope_ledger *ledger);
 
 /* The reasons why values are nil, missing or approximate. */
 VALUE memscope_ledger_reasons(const struct memscope_ledger_call *call);
-
-#endif

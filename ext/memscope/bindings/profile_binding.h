@@ -1,8 +1,7 @@
 /*
  * The malloc profile, shared by the binding that controls it and the one that reads it.
  */
-#ifndef MEMSCOPE_PROFILE_BINDING_H
-#define MEMSCOPE_PROFILE_BINDING_H
+#pragma once
 
 #include "values.h"
 
@@ -29,5 +28,3 @@ extern struct memscope_profile {
     uint64_t started_ns;                     /* since the epoch */
     struct memscope_memory at_start, at_end; /* at_end: once it has stopped */
 } memscope_profile;
-
-#endif

@@ -1,6 +1,5 @@
 /* Frames and estimates of a malloc or object profile, as Ruby values. Needs the GVL. Allocates objects. */
-#ifndef MEMSCOPE_PROFILE_VALUES_H
-#define MEMSCOPE_PROFILE_VALUES_H
+#pragma once
 
 #include "values.h"
 
@@ -32,5 +31,3 @@ VALUE memscope_object_profile_end(void);
  * a hook.
  */
 VALUE memscope_losses(uint64_t dropped, uint64_t missed);
-
-#endif

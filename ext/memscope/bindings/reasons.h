@@ -3,8 +3,7 @@
  * lib/memscope/value/reasons.words has the sentences. An argument is a String, an Integer, a reason, or an Array of
  * these.
  */
-#ifndef MEMSCOPE_REASONS_H
-#define MEMSCOPE_REASONS_H
+#pragma once
 
 #include "values.h"
 
@@ -33,5 +32,3 @@ static inline VALUE memscope_status_reason(enum memscope_status status) {
 static inline VALUE memscope_unread(const char *what, enum memscope_status status) {
     return memscope_reason_of("unread", rb_utf8_str_new_cstr(what), memscope_status_reason(status));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* For bindings that read private pages, which no child may share at the time. */
-#ifndef MEMSCOPE_WITHOUT_CHILDREN_H
-#define MEMSCOPE_WITHOUT_CHILDREN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,5 +10,3 @@
  * Caller holds the GVL.
  */
 uint64_t memscope_without_children(bool (*read)(void *argument), void *argument);
-
-#endif

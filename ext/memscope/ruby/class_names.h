@@ -4,8 +4,7 @@
  * Reads existing Strings only: allocates no Ruby object, calls no method, takes no malloc memory, and, while only one
  * Ractor is alive, waits for no lock. So it works in a forked child, and during a walk of the heap.
  */
-#ifndef MEMSCOPE_CLASS_NAMES_H
-#define MEMSCOPE_CLASS_NAMES_H
+#pragma once
 
 #include <ruby.h>
 #include <stdbool.h>
@@ -74,5 +73,3 @@ uint32_t memscope_name_of_id(struct memscope_class_names *class_names, ID id);
 
 /* "T_STRING" for RUBY_T_STRING, "T_UNKNOWN" for a number that is not a type. */
 const char *memscope_type_name(int type);
-
-#endif

@@ -1,6 +1,5 @@
 /* The predicted pause of a full garbage collection. */
-#ifndef MEMSCOPE_GC_PAUSE_H
-#define MEMSCOPE_GC_PAUSE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -14,5 +13,3 @@
  * does more harm than one that is too long.
  */
 uint64_t memscope_gc_predicted_ns(void);
-
-#endif

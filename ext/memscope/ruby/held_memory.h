@@ -5,8 +5,7 @@
  * were ever fused with the object's own. A type whose function takes too much time is left out of the rest of this
  * walk.
  */
-#ifndef MEMSCOPE_HELD_MEMORY_H
-#define MEMSCOPE_HELD_MEMORY_H
+#pragma once
 
 #include <ruby.h>
 #include <stdbool.h>
@@ -86,5 +85,3 @@ static inline size_t memscope_held_bytes_of(struct memscope_held_walk *walk, VAL
 }
 
 void memscope_heap_held_close(struct memscope_held_walk *walk);
-
-#endif

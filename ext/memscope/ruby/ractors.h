@@ -2,8 +2,7 @@
  * Ractors other than the main one. They run in parallel with it, without its GVL. All code of memscope that Ruby
  * methods call runs in the main Ractor, since the extension does not declare itself Ractor-safe.
  */
-#ifndef MEMSCOPE_RACTORS_H
-#define MEMSCOPE_RACTORS_H
+#pragma once
 
 #include <ruby.h>
 #include <stdbool.h>
@@ -43,5 +42,3 @@ bool memscope_ractor_begins(void);
 
 /* The function may allocate objects, and must not raise. It is called with the GVL, outside of hooks for events. */
 void memscope_before_ractors(void (*function)(void));
-
-#endif

@@ -3,8 +3,7 @@
  * interface exposes. Each states the versions of Ruby that have it, and the fallback for other versions. Delete the
  * lines of a symbol or constant that Ruby publishes.
  */
-#ifndef MEMSCOPE_RUBY_PRIVATE_H
-#define MEMSCOPE_RUBY_PRIVATE_H
+#pragma once
 
 #include "extconf.h"
 
@@ -521,5 +520,3 @@ struct memscope_ruby_vm {
     struct memscope_ruby_list ractors;
     unsigned int ractor_count;
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Pseudo-random numbers, the same for a seed wherever the tests run. */
-#ifndef MEMSCOPE_TEST_RANDOM_H
-#define MEMSCOPE_TEST_RANDOM_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ static inline double random_normal(uint64_t *state) {
 
     return length * cos(6.283185307179586 * random_uniform(state));
 }
-
-#endif

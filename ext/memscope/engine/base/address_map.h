@@ -5,8 +5,7 @@
  * Takes 4 bytes per 8 bytes of each page in which a block begins, in a lasting mapping (base/scratch.h), inherited by
  * forked children. Takes no lock and allocates nothing: callable from any thread, inside malloc, and in a Ruby hook.
  */
-#ifndef MEMSCOPE_ADDRESS_MAP_H
-#define MEMSCOPE_ADDRESS_MAP_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ uint32_t memscope_address_map_take(struct memscope_address_map *map, uintptr_t a
 
 /* The number of an address, 0 if it has none, or if there is no map. */
 uint32_t memscope_address_map_get(const struct memscope_address_map *map, uintptr_t address);
-
-#endif

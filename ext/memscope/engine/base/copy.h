@@ -7,8 +7,7 @@
  * The kernel copies no page tables of files. So a reading in a copy takes its files of /proc from the original, and the
  * contents of memory from the copy itself.
  */
-#ifndef MEMSCOPE_COPY_H
-#define MEMSCOPE_COPY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ struct memscope_copy_answer {
     uint64_t length;
     uint64_t raised; /* 1 if the bytes are an exception's class and message, 0 if they are the value as JSON */
 };
-
-#endif

@@ -8,8 +8,7 @@
  * have closed such a number and reused it. (memscope's own child, fork/forked_child.h, closes all descriptors that it
  * does not need.)
  */
-#ifndef MEMSCOPE_DESCRIPTORS_H
-#define MEMSCOPE_DESCRIPTORS_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -26,5 +25,3 @@ int memscope_descriptor_of_memory(const char *name);
 int memscope_descriptor_of_process(pid_t pid);
 bool memscope_descriptors_of_pipe(int ends[2]);
 void memscope_descriptor_close(int descriptor);
-
-#endif

@@ -1,6 +1,5 @@
 /* The entries of a directory of the kernel that are named by numbers: threads, descriptors. No allocation. */
-#ifndef MEMSCOPE_DIRECTORY_H
-#define MEMSCOPE_DIRECTORY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -9,5 +8,3 @@
 /* Visits each number until a visit returns false. */
 enum memscope_status memscope_directory_numbers(const char *path, bool (*visit)(int number, void *context),
                                                 void *context);
-
-#endif

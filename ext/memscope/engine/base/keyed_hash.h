@@ -1,6 +1,5 @@
 /* SipHash-1-3: a hash under a secret key, so that nobody can construct inputs that collide. */
-#ifndef MEMSCOPE_KEYED_HASH_H
-#define MEMSCOPE_KEYED_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@ struct memscope_hash_key {
 void memscope_hash_key_draw(struct memscope_hash_key *key);
 
 uint64_t memscope_keyed_hash(const struct memscope_hash_key *key, const void *bytes, size_t size);
-
-#endif

@@ -6,8 +6,7 @@
  * Unlike scratch memory (base/scratch.h), these mappings are not listed, so they are unattributed in another thread's
  * ledger.
  */
-#ifndef MEMSCOPE_MAPPED_ARRAY_H
-#define MEMSCOPE_MAPPED_ARRAY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ void memscope_array_unmap(void *array);
  */
 #define MEMSCOPE_ARRAY_RESERVE(array, count) memscope_array_reserve((void *)&(array), (count), sizeof *(array))
 bool memscope_array_reserve(void *place_of_array, size_t count, size_t item_size);
-
-#endif

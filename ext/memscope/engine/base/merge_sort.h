@@ -2,8 +2,7 @@
  * A stable sort in caller-provided memory: glibc's qsort may call malloc. Inlined, so that item size and comparison are
  * constants at each use.
  */
-#ifndef MEMSCOPE_MERGE_SORT_H
-#define MEMSCOPE_MERGE_SORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ MEMSCOPE_SORTS void memscope_merge_sort(char *items, size_t count, size_t size, 
 }
 
 #undef MEMSCOPE_SORTS
-
-#endif

@@ -6,8 +6,7 @@
  * since Linux 5.19 (earlier in kernels with backports) pinning first copies each page that is shared with a parent or
  * child. Needs no GVL. Allocates nothing.
  */
-#ifndef MEMSCOPE_OWN_MEMORY_H
-#define MEMSCOPE_OWN_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ struct memscope_range memscope_own_memory_window(const struct memscope_own_memor
  */
 void memscope_own_memory_read_each(const struct memscope_own_memory *memory, const uintptr_t *addresses, size_t count,
                                    size_t size, void *into);
-
-#endif

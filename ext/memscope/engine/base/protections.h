@@ -2,8 +2,7 @@
  * The malloc profile's safety measures, each by name, so that a test can disable one and show its effect. All are on in
  * the gem.
  */
-#ifndef MEMSCOPE_PROTECTIONS_H
-#define MEMSCOPE_PROTECTIONS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,6 +12,4 @@ bool memscope_protects(const char *name);
 #define PROTECTS(name) memscope_protects(#name)
 #else
 #define PROTECTS(name) true
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* Address ranges, and binary search in sorted lists: of items that begin with a range, and of items with a number. */
-#ifndef MEMSCOPE_RANGE_H
-#define MEMSCOPE_RANGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ static inline size_t memscope_number_position(const uint32_t *numbers, size_t co
     }
     return low;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * Records: structs whose members are fields that a table in lib declares (record_structs.h, which record_structs.rb
  * makes). With a description of the members, one function serves all records.
  */
-#ifndef MEMSCOPE_RECORD_H
-#define MEMSCOPE_RECORD_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ struct memscope_record {
     const struct memscope_member *members;
     uintptr_t *keys; /* by member, for the bindings, 0 at first */
 };
-
-#endif

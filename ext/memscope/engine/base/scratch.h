@@ -6,8 +6,7 @@
  * listed, so that a ledger can attribute the scratch of another thread's ledger too. Needs no GVL. Async-signal-safe,
  * except that mmap may change errno.
  */
-#ifndef MEMSCOPE_SCRATCH_H
-#define MEMSCOPE_SCRATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ size_t memscope_lasting_resident_bytes(const void *start, size_t bytes);
 
 /* Calls visit for each open scratch of this process, in any thread, and for each lasting mapping. */
 void memscope_scratch_each(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
-
-#endif

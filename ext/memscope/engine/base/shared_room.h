@@ -2,8 +2,7 @@
  * Memory that a process shares with the children that it forks from then on, at the same address: for a child's answer
  * that is too large for a pipe. Any thread, no GVL.
  */
-#ifndef MEMSCOPE_SHARED_ROOM_H
-#define MEMSCOPE_SHARED_ROOM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,5 +22,3 @@ void *memscope_shared_room_take(struct memscope_shared_room *room, size_t count,
 
 /* Idempotent. A zeroed room is closed. */
 void memscope_shared_room_close(struct memscope_shared_room *room);
-
-#endif

@@ -4,8 +4,7 @@
  * The engine never raises, aborts or prints: it fills plain structs and returns a status, which the binding turns into
  * a reason (for a reading) or an exception (for an action).
  */
-#ifndef MEMSCOPE_STATUS_H
-#define MEMSCOPE_STATUS_H
+#pragma once
 
 enum memscope_status {
     MEMSCOPE_OK = 0,
@@ -26,5 +25,3 @@ const char *memscope_status_id(enum memscope_status status);
 
 /* The status for an errno of open, read, ioctl or mmap. Any context. */
 enum memscope_status memscope_status_of_errno(int error);
-
-#endif

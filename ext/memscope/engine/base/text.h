@@ -1,6 +1,5 @@
 /* Text that ends at its length, not at a NUL: part of a longer text, or a NUL-terminated string. */
-#ifndef MEMSCOPE_TEXT_H
-#define MEMSCOPE_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ static inline bool memscope_text_is(struct memscope_text text, const char *strin
         index++;
     return index == text.length && string[index] == '\0';
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Text files of the kernel (/proc, /sys/fs/cgroup): read whole, or line by line, into the caller's buffer. */
-#ifndef MEMSCOPE_TEXT_FILE_H
-#define MEMSCOPE_TEXT_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ bool memscope_text_decimal(const char **cursor, uint64_t *value);
 
 /* Likewise for hexadecimal digits without a prefix. */
 bool memscope_text_hexadecimal(const char **cursor, uint64_t *value);
-
-#endif

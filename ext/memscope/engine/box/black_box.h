@@ -6,8 +6,7 @@
  * mapping would raise SIGBUS in this process if another one truncates the file. One thread at a time may use a box. No
  * function allocates, or needs the GVL. A write may block as long as the disk does.
  */
-#ifndef MEMSCOPE_BLACK_BOX_H
-#define MEMSCOPE_BLACK_BOX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,5 +80,3 @@ size_t memscope_box_bytes(void);
  */
 enum memscope_status memscope_box_parse(const char *bytes, size_t size, struct memscope_rings *room,
                                         struct memscope_box_contents *contents);
-
-#endif

@@ -3,8 +3,7 @@
  * rings. Each part carries a checksum, which also covers its position. A slot has two halves, which are written by
  * turns, so that a kill during a write leaves the text before.
  */
-#ifndef MEMSCOPE_BOX_LAYOUT_H
-#define MEMSCOPE_BOX_LAYOUT_H
+#pragma once
 
 #include "box/black_box.h"
 #include "trend/history.h"
@@ -48,5 +47,3 @@ size_t memscope_box_half_offset(enum memscope_box_slot slot, unsigned half);
 
 /* The checksum of the bytes after it, at this offset of the file. */
 uint64_t memscope_box_checksum(uint64_t offset, const void *bytes, size_t size);
-
-#endif

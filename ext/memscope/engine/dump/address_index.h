@@ -3,8 +3,7 @@
  * other. So one entry covers 64 steps of addresses, and is in the processor's cache for most references. In mapped
  * memory.
  */
-#ifndef MEMSCOPE_ADDRESS_INDEX_H
-#define MEMSCOPE_ADDRESS_INDEX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -65,5 +64,3 @@ static inline uint32_t memscope_address_find(const struct memscope_address_index
         return MEMSCOPE_NO_NODE;
     return index->node == NULL ? rank : index->node[rank];
 }
-
-#endif

@@ -5,8 +5,7 @@
  * of an earlier generation than the newest object of an earlier dump counts as in that dump too, even if it was at
  * another address then. In mapped memory. No GVL.
  */
-#ifndef MEMSCOPE_DUMP_GROWTH_H
-#define MEMSCOPE_DUMP_GROWTH_H
+#pragma once
 
 #include "record_structs.h"
 
@@ -55,5 +54,3 @@ uint32_t memscope_dump_growth_tops(const struct memscope_dump_growth *growth,
 
 /* Idempotent. */
 void memscope_dump_growth_close(struct memscope_dump_growth *growth);
-
-#endif

@@ -2,8 +2,7 @@
  * The output of a dump: a buffer in mapped memory, and its descriptor. After the first error, nothing more is written
  * and further output is dropped, so callers need to check only at the end. For one thread. No GVL, no malloc.
  */
-#ifndef MEMSCOPE_DUMP_OUTPUT_H
-#define MEMSCOPE_DUMP_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ void memscope_dump_put_string(struct memscope_dump_output *output, const char *t
 
 /* The length in bytes of the character at text, of which `left` bytes may be read, or 0 if it is not valid UTF-8. */
 size_t memscope_dump_utf8_length(const char *text, size_t left);
-
-#endif

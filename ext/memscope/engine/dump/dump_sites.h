@@ -1,6 +1,5 @@
 /* The lines that allocated the objects of a dump, if it was traced. In mapped memory. No GVL. */
-#ifndef MEMSCOPE_DUMP_SITES_H
-#define MEMSCOPE_DUMP_SITES_H
+#pragma once
 
 #include "record_structs.h"
 
@@ -18,5 +17,3 @@ enum memscope_status memscope_dump_sites_open(struct memscope_dump_sites *sites,
 
 /* Idempotent. Zeroed sites count as closed. */
 void memscope_dump_sites_close(struct memscope_dump_sites *sites);
-
-#endif

@@ -3,8 +3,7 @@
  * no string, symbol, number or key, and no address. Nothing here takes memory from malloc, so a forked child can write
  * it.
  */
-#ifndef MEMSCOPE_HEAP_DUMP_H
-#define MEMSCOPE_HEAP_DUMP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -73,5 +72,3 @@ uint32_t memscope_heap_dump_label(const struct memscope_heap_dump *dump, uint32_
 /* Adds a composed name: `before`, the name with number `name` (cut if it is long), `after`. Returns the new number. */
 uint32_t memscope_heap_dump_compose(const struct memscope_heap_dump *dump, const char *before, uint32_t name,
                                     const char *after);
-
-#endif

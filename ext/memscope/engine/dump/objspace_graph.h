@@ -2,8 +2,7 @@
  * Makes a heap graph of the lines that were read from a dump (dump/objspace_reader.h): names classes, and resolves
  * references to objects. No GVL, no malloc.
  */
-#ifndef MEMSCOPE_OBJSPACE_GRAPH_H
-#define MEMSCOPE_OBJSPACE_GRAPH_H
+#pragma once
 
 #include "dump/objspace_reader.h"
 
@@ -15,5 +14,3 @@ enum memscope_status memscope_objspace_graph_make(struct memscope_objspace_reade
 
 /* Frees the graph's edges, for a caller that needs only its objects from now on. */
 void memscope_objspace_graph_drop_edges(struct memscope_objspace_reader *reader);
-
-#endif

@@ -3,8 +3,7 @@
  * is the end of a line, whatever the line contains. Nothing is copied, and texts point into the line. No GVL. Allocates
  * nothing.
  */
-#ifndef MEMSCOPE_OBJSPACE_LINE_H
-#define MEMSCOPE_OBJSPACE_LINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ const char *memscope_objspace_type_name(uint8_t type);
  * the copy. An escape that JSON does not have stays as it is.
  */
 size_t memscope_objspace_unescape(struct memscope_objspace_text text, char *into, size_t capacity);
-
-#endif

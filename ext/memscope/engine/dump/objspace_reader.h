@@ -11,8 +11,7 @@
  * and the other edges have no name. Constants and variables, except global variables, are named only in dumps written
  * by memscope. A dump does not list empty slots, so each slot of the graph holds an object, in the order of the file.
  */
-#ifndef MEMSCOPE_OBJSPACE_READER_H
-#define MEMSCOPE_OBJSPACE_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -100,5 +99,3 @@ bool memscope_objspace_lacks_objects(const struct memscope_objspace_reader *read
 
 /* Idempotent. A zeroed reader is closed. */
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader);
-
-#endif

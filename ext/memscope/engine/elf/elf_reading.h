@@ -4,8 +4,7 @@
  *
  * For 64-bit objects of this processor, and defined on x86-64 and aarch64 only. No malloc, no lock, no GVL needed.
  */
-#ifndef MEMSCOPE_ELF_READING_H
-#define MEMSCOPE_ELF_READING_H
+#pragma once
 
 #include "base/status.h"
 #include "elf/functions.h"
@@ -71,5 +70,3 @@ enum memscope_status memscope_elf_image_functions(const struct memscope_elf_sour
                                                   const struct memscope_shared_object *object,
                                                   struct memscope_scratch *scratch,
                                                   struct memscope_functions *functions);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * The functions of one object, sorted by address.
  */
-#ifndef MEMSCOPE_FUNCTIONS_H
-#define MEMSCOPE_FUNCTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ bool memscope_functions_sort(struct memscope_functions *functions, struct memsco
  * address.
  */
 const struct memscope_function *memscope_functions_find(const struct memscope_functions *functions, uintptr_t address);
-
-#endif

@@ -3,8 +3,7 @@
  * malloc hooks and signal handlers may call it. An extension that was built with an older glibc also uses this lookup
  * if it runs with a C library that has it.
  */
-#ifndef MEMSCOPE_OBJECT_LOOKUP_H
-#define MEMSCOPE_OBJECT_LOOKUP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ bool memscope_object_lookup_possible(void);
  * library has no lookup.
  */
 bool memscope_object_at(uintptr_t address, struct memscope_loaded_object *object);
-
-#endif

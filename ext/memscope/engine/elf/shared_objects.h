@@ -4,8 +4,7 @@
  * Walks dl_iterate_phdr: takes the dynamic linker's lock, allocates nothing. Needs no GVL. On platforms other than
  * Linux the walk visits nothing.
  */
-#ifndef MEMSCOPE_SHARED_OBJECTS_H
-#define MEMSCOPE_SHARED_OBJECTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,5 +84,3 @@ typedef void (*memscope_symbol_visitor)(const char *name, const void *address, v
  */
 void memscope_shared_object_symbols_ending(const struct memscope_shared_object *object, const char *suffix,
                                            memscope_symbol_visitor visit, void *context);
-
-#endif

@@ -6,8 +6,7 @@
  * would kill the process. A file counts only if it is the loaded object's, by build-id or, without one, by equal
  * program headers. For 64-bit objects on x86-64 and aarch64 Linux, elsewhere MEMSCOPE_UNSUPPORTED.
  */
-#ifndef MEMSCOPE_SYMBOLS_H
-#define MEMSCOPE_SYMBOLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ void memscope_symbols_close(struct memscope_symbols *symbols);
  */
 enum memscope_status memscope_symbols_find(struct memscope_symbols *symbols, uintptr_t address,
                                            struct memscope_symbol *found);
-
-#endif

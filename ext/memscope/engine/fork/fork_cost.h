@@ -2,8 +2,7 @@
  * The cost of a fork of this process: the time for which it stops the process, and the memory that the child may take.
  * Also the cost of the work that the child, or else the process itself, does.
  */
-#ifndef MEMSCOPE_FORK_COST_H
-#define MEMSCOPE_FORK_COST_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -46,5 +45,3 @@ uint64_t memscope_slot_rate_predict(memscope_slot_rate *rate, uint64_t slots);
 
 /* Ignores work on fewer than 100,000 slots, from which the rate cannot be learned. */
 void memscope_slot_rate_learn(memscope_slot_rate *rate, uint64_t slots, uint64_t took);
-
-#endif

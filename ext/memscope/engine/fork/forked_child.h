@@ -11,8 +11,7 @@
  * Another thread may have held any lock at the fork, so the work allocates by mmap (base/scratch.h) and never by
  * malloc, calls no Ruby method, and only reads: no object is swept, finalised or freed.
  */
-#ifndef MEMSCOPE_FORKED_CHILD_H
-#define MEMSCOPE_FORKED_CHILD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ enum memscope_forked_progress memscope_forked_child_receive(struct memscope_fork
 
 /* Kills and reaps the child if there still is one, and closes the pipe. Idempotent, also for a zeroed child. */
 void memscope_forked_child_end(struct memscope_forked_child *child);
-
-#endif

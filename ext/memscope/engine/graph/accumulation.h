@@ -1,6 +1,5 @@
 /* Suspects: the objects in which memory accumulates. */
-#ifndef MEMSCOPE_ACCUMULATION_H
-#define MEMSCOPE_ACCUMULATION_H
+#pragma once
 
 #include "graph/dominators.h"
 #include "graph/shortest_paths.h"
@@ -22,5 +21,3 @@ enum memscope_status memscope_accumulations_find(const struct memscope_heap_grap
                                                  const struct memscope_shortest_paths *paths,
                                                  const struct memscope_dominators *dominators,
                                                  struct memscope_accumulation *suspects, size_t top, size_t *count);
-
-#endif

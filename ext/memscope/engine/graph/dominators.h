@@ -2,8 +2,7 @@
  * Retained sizes: an object dominates the objects that the roots reach only through it, and retains their bytes and its
  * own.
  */
-#ifndef MEMSCOPE_DOMINATORS_H
-#define MEMSCOPE_DOMINATORS_H
+#pragma once
 
 #include "graph/heap_graph.h"
 
@@ -40,5 +39,3 @@ static inline uint32_t memscope_dominated_ahead(const struct memscope_dominators
 
 /* Idempotent. Zeroed dominators are closed. */
 void memscope_dominators_close(struct memscope_dominators *dominators);
-
-#endif

@@ -8,8 +8,7 @@
  *     memscope_graph_root_to(&builder, "vm", slot); …
  *     memscope_graph_finish(&builder);
  */
-#ifndef MEMSCOPE_GRAPH_BUILDER_H
-#define MEMSCOPE_GRAPH_BUILDER_H
+#pragma once
 
 #include "graph/heap_graph.h"
 
@@ -77,5 +76,3 @@ void memscope_graph_abandon(struct memscope_graph_builder *builder);
 
 /* Idempotent. A zeroed graph is closed. */
 void memscope_graph_close(struct memscope_heap_graph *graph);
-
-#endif

@@ -6,8 +6,7 @@
  * Nodes, in this order: one for each slot, also if free, so that a slot's number follows from its address, one for each
  * category of roots, and one from which all categories are reached.
  */
-#ifndef MEMSCOPE_HEAP_GRAPH_H
-#define MEMSCOPE_HEAP_GRAPH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -98,5 +97,3 @@ static inline bool memscope_graph_is_module(const struct memscope_heap_graph *gr
 static inline bool memscope_graph_holds_dominated(const struct memscope_heap_graph *graph, uint32_t node) {
     return node < graph->slot_count && !memscope_graph_is_module(graph, node);
 }
-
-#endif

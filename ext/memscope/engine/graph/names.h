@@ -2,8 +2,7 @@
  * Names of classes, variables and constants, or any other strings of bytes, each kept once and known by a number. In
  * mapped memory, never in malloc's.
  */
-#ifndef MEMSCOPE_NAMES_H
-#define MEMSCOPE_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ bool memscope_names_copy(const struct memscope_names *names, struct memscope_sha
 
 /* Idempotent. Zeroed names are closed. */
 void memscope_names_close(struct memscope_names *names);
-
-#endif

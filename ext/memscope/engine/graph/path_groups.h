@@ -6,8 +6,7 @@
  * their node_class too, which may be their own names. An immediate repetition, as in a list of any length (Node → Node
  * → …, or Node → Array → Node → Array → …), is one step.
  */
-#ifndef MEMSCOPE_PATH_GROUPS_H
-#define MEMSCOPE_PATH_GROUPS_H
+#pragma once
 
 #include "graph/dominators.h"
 #include "graph/shortest_paths.h"
@@ -70,5 +69,3 @@ enum memscope_status memscope_path_groups_find(const struct memscope_path_questi
  */
 enum memscope_status memscope_path_find(const struct memscope_path_question *question, uint32_t node,
                                         struct memscope_path_group *path);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * The classes and the objects that retain most, by dominators. Answers go into the caller's arrays, the largest first.
  */
-#ifndef MEMSCOPE_RETAINED_SIZES_H
-#define MEMSCOPE_RETAINED_SIZES_H
+#pragma once
 
 #include "record_structs.h"
 
@@ -38,5 +37,3 @@ enum memscope_status memscope_largest_retainers(const struct memscope_heap_graph
  */
 uint32_t memscope_previous_in_list(const struct memscope_heap_graph *graph,
                                    const struct memscope_dominators *dominators, uint32_t node, double times);
-
-#endif

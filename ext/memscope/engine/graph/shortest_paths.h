@@ -1,6 +1,5 @@
 /* A shortest path to each object that the roots reach. All other objects are garbage. */
-#ifndef MEMSCOPE_SHORTEST_PATHS_H
-#define MEMSCOPE_SHORTEST_PATHS_H
+#pragma once
 
 #include "base/record.h"
 #include "graph/heap_graph.h"
@@ -55,5 +54,3 @@ static inline bool memscope_reaches(const struct memscope_shortest_paths *paths,
 
 /* Idempotent. Zeroed paths are closed. */
 void memscope_shortest_paths_close(struct memscope_shortest_paths *paths);
-
-#endif

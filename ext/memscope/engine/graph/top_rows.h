@@ -1,6 +1,5 @@
 /* Keeps the largest of many weighted numbers, in one pass, with memory for the kept ones only. */
-#ifndef MEMSCOPE_TOP_ROWS_H
-#define MEMSCOPE_TOP_ROWS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ void memscope_top_rows_sort(struct memscope_top_rows *largest);
 
 /* Idempotent. A zeroed struct is closed. */
 void memscope_top_rows_close(struct memscope_top_rows *largest);
-
-#endif

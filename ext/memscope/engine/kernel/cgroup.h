@@ -1,8 +1,7 @@
 /*
  * The memory cgroup of a process: cgroup v2, v1, v1 alongside v2 (hybrid), or none.
  */
-#ifndef MEMSCOPE_CGROUP_H
-#define MEMSCOPE_CGROUP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -91,5 +90,3 @@ struct memscope_cgroup {
  */
 enum memscope_status memscope_cgroup_read(const char *process, const char *proc_root, const char *cgroup_root,
                                           struct memscope_cgroup *cgroup);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Finds the cgroup of a process, for one controller, among the mounts in the caller's mount namespace.
  */
-#ifndef MEMSCOPE_CGROUP_SEARCH_H
-#define MEMSCOPE_CGROUP_SEARCH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -33,5 +32,3 @@ enum memscope_status memscope_cgroup_find(struct memscope_cgroup_search *search,
  * Removes the last component of a directory. Returns false, and leaves the directory unchanged, if it is already `top`.
  */
 bool memscope_cgroup_climb(char *directory, const char *top);
-
-#endif

@@ -1,6 +1,5 @@
 /* Parsers for the kernel's files on cgroups, as NUL-terminated text. No allocation, no system call. */
-#ifndef MEMSCOPE_CGROUP_TEXT_H
-#define MEMSCOPE_CGROUP_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -39,5 +38,3 @@ void memscope_cgroup_parse_quota(const char *text, struct memscope_cgroup_cpus *
 
 /* Parses memory.pressure. */
 enum memscope_status memscope_cgroup_parse_pressure(const char *text, struct memscope_cgroup_pressure *pressure);
-
-#endif

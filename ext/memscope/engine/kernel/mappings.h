@@ -1,6 +1,5 @@
 /* The mappings of this process or, in a copy (base/copy.h), of its original, as maps and smaps of /proc list them. */
-#ifndef MEMSCOPE_MAPPINGS_H
-#define MEMSCOPE_MAPPINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ bool memscope_mapping_is_program_break(const struct memscope_mapping *mapping);
 
 /* Anonymous, private, readable, writable and not executable, as an allocator's memory from mmap. */
 bool memscope_mapping_is_data(const struct memscope_mapping *mapping);
-
-#endif

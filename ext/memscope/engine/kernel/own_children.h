@@ -5,8 +5,7 @@
  *
  * All functions: any thread, no GVL needed, no allocation, async-signal-safe. A child that the host forks starts anew.
  */
-#ifndef MEMSCOPE_OWN_CHILDREN_H
-#define MEMSCOPE_OWN_CHILDREN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ enum memscope_status memscope_sharing_reading_end(uint64_t begun);
 
 /* For a thread that is about to fork: waits for the end of such readings, but no longer than half a second. */
 void memscope_sharing_readings_await(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The highest RSS of this process (VmHWM). Each call takes microseconds, allocates nothing and needs no GVL. */
-#ifndef MEMSCOPE_PEAK_H
-#define MEMSCOPE_PEAK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@
 enum memscope_status memscope_peak_reset(void);
 
 enum memscope_status memscope_peak_read(uint64_t *bytes);
-
-#endif

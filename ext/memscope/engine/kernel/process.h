@@ -1,6 +1,5 @@
 /* A process as a whole, as the kernel reports it: statm, status and smaps_rollup of /proc/PID. */
-#ifndef MEMSCOPE_PROCESS_H
-#define MEMSCOPE_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ enum memscope_status memscope_process_status_read(const char *process, struct me
 enum memscope_status memscope_statm_parse(const char *text, struct memscope_statm *statm);
 enum memscope_status memscope_process_memory_parse(const char *text, enum memscope_process_source source,
                                                    struct memscope_process_memory *memory);
-
-#endif

@@ -1,6 +1,5 @@
 /* The resident pages of this process, from the best source that this kernel grants. */
-#ifndef MEMSCOPE_RESIDENCY_H
-#define MEMSCOPE_RESIDENCY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,5 +66,3 @@ bool memscope_is_mapped_by_now(uintptr_t address);
  * logarithmic in range_count, plus linear in the number of ranges that overlap [start, end).
  */
 uint64_t memscope_residency_between(const struct memscope_residency *residency, uintptr_t start, uintptr_t end);
-
-#endif

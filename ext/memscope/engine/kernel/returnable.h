@@ -2,8 +2,7 @@
  * Checks if this process can return pages to the kernel by madvise(MADV_DONTNEED), as glibc and jemalloc do. Neither
  * function changes memory that is in use. No GVL, no allocation.
  */
-#ifndef MEMSCOPE_RETURNABLE_H
-#define MEMSCOPE_RETURNABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ enum memscope_status memscope_returnable(void);
  * (mm/msync.c).
  */
 bool memscope_is_locked(uintptr_t start, uintptr_t end);
-
-#endif

@@ -2,8 +2,7 @@
  * Counts resident pages that other processes map too: copy-on-write pages not written since a fork, and pages of files
  * and shared memory. Also counts pages that were shared after a fork, but no longer are.
  */
-#ifndef MEMSCOPE_SHARING_H
-#define MEMSCOPE_SHARING_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ enum memscope_status memscope_sharing_anonymous(const struct memscope_residency 
  */
 enum memscope_status memscope_sharing_ended(const struct memscope_range *ranges, size_t count,
                                             struct memscope_scratch *scratch, uint64_t *bytes);
-
-#endif

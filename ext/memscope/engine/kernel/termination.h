@@ -2,8 +2,7 @@
  * Sends SIGTERM to one process: the intended process, never another one that has its pid by now. The only function of
  * engine/kernel that does something to another process.
  */
-#ifndef MEMSCOPE_TERMINATION_H
-#define MEMSCOPE_TERMINATION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ enum memscope_status memscope_process_started_parse(const char *text, uint64_t *
  * No allocation.
  */
 enum memscope_status memscope_process_terminate(pid_t pid, uint64_t started, bool *by_pidfd);
-
-#endif

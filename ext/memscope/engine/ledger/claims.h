@@ -4,8 +4,7 @@
  * The first claim on an address stands. A later one gets only the part that is still free. Claims cover address space,
  * of which the sweep (ledger.h) decides the resident part.
  */
-#ifndef MEMSCOPE_CLAIMS_H
-#define MEMSCOPE_CLAIMS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,5 +88,3 @@ bool memscope_search_is_worth(const struct memscope_search *search, const struct
 
 /* The index of the first settled claim that ends after address. */
 size_t memscope_claims_position(const struct memscope_claims *claims, uintptr_t address);
-
-#endif

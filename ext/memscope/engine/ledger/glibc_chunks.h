@@ -6,8 +6,7 @@
  * lock, so it races with threads that change the heap. It stops at an implausible size, and the rest of that heap is
  * unwalked.
  */
-#ifndef MEMSCOPE_GLIBC_CHUNKS_H
-#define MEMSCOPE_GLIBC_CHUNKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -108,5 +107,3 @@ void memscope_chunk_walk_piece(struct memscope_chunk_walk *walk, uintptr_t start
 
 /* Copies the word at address. Returns false if it is not resident. */
 bool memscope_chunk_walk_word(struct memscope_chunk_walk *walk, uintptr_t address, uintptr_t *word);
-
-#endif

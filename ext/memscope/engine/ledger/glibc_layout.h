@@ -1,6 +1,5 @@
 /* How glibc lays out chunks (malloc/malloc.c), for the files that read its heaps. */
-#ifndef MEMSCOPE_GLIBC_LAYOUT_H
-#define MEMSCOPE_GLIBC_LAYOUT_H
+#pragma once
 
 #include <unistd.h>
 
@@ -22,5 +21,3 @@ static inline struct memscope_range memscope_pages_of_free_chunk(uintptr_t start
 
     return (struct memscope_range){first, last > first ? last : first};
 }
-
-#endif

@@ -3,8 +3,7 @@
  * mapping is in its way, the main arena grows by anonymous mappings of 1 MiB or more (sysmalloc_mmap_fallback in
  * malloc/malloc.c).
  */
-#ifndef MEMSCOPE_GLIBC_PIECES_H
-#define MEMSCOPE_GLIBC_PIECES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -32,5 +31,3 @@ bool memscope_glibc_claim_main_heap(const struct memscope_search *search, const 
 
 /* The address of main_arena's field `top`, which follows its fastbins, or 0 if it is not found. Reads as above. */
 uintptr_t memscope_glibc_main_top(const struct memscope_own_memory *memory, const struct memscope_images *images);
-
-#endif

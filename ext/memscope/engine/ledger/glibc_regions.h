@@ -6,8 +6,7 @@
  * Layouts: malloc/arena.c (heap_info) and malloc/malloc.c (malloc_chunk, IS_MMAPPED), unchanged from 2.26 to 2.43
  * except as noted in the code.
  */
-#ifndef MEMSCOPE_GLIBC_REGIONS_H
-#define MEMSCOPE_GLIBC_REGIONS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ void memscope_glibc_claim_arenas(const struct memscope_search *search, enum mems
  */
 void memscope_glibc_claim_mmapped(const struct memscope_search *search, enum memscope_row row,
                                   struct memscope_glibc_regions *regions);
-
-#endif

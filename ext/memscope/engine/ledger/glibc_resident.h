@@ -4,8 +4,7 @@
  * Heaps are found by their heap_info, which points to their arena. malloc_info lists the arenas in the order of glibc's
  * own linked list. The offset of its link in malloc_state differs by version, so it is searched for and checked.
  */
-#ifndef MEMSCOPE_GLIBC_RESIDENT_H
-#define MEMSCOPE_GLIBC_RESIDENT_H
+#pragma once
 
 #include "malloc/glibc_info.h"
 
@@ -15,5 +14,3 @@
  * Walks page tables, like a ledger: 7 to 18 ms per resident GB. No GVL. Allocates only scratch memory.
  */
 enum memscope_status memscope_glibc_read_resident(struct memscope_glibc_arenas *arenas);
-
-#endif

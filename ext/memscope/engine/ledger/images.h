@@ -1,8 +1,7 @@
 /*
  * The images of the loaded programs and libraries in memory, each with its row under `files`.
  */
-#ifndef MEMSCOPE_IMAGES_H
-#define MEMSCOPE_IMAGES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ void memscope_images_claim_zeroed(const struct memscope_images *images, struct m
 
 /* The row of the image that holds address, or `others` for a file that is not an image. */
 enum memscope_row memscope_images_row(const struct memscope_images *images, uintptr_t address);
-
-#endif

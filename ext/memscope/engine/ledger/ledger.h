@@ -6,8 +6,7 @@
  * during the scan can put a byte near a moving boundary into a neighbouring row, but never leave it out of the sum. A
  * byte without a proven owner is unattributed.
  */
-#ifndef MEMSCOPE_LEDGER_H
-#define MEMSCOPE_LEDGER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -138,5 +137,3 @@ extern const struct memscope_row_definition memscope_row_definitions[MEMSCOPE_RO
 static inline uint64_t memscope_ledger_jemalloc_expected(const struct memscope_ledger *ledger) {
     return ledger->jemalloc.mapped_bytes + ledger->jemalloc.retained_bytes;
 }
-
-#endif

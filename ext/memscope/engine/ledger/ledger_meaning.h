@@ -2,8 +2,7 @@
  * The meaning of a ledger's rows: the rows that this process has, the checks of each, and the bytes that malloc has
  * given out. For a ledger that was read with MEMSCOPE_OK. Any context.
  */
-#ifndef MEMSCOPE_LEDGER_MEANING_H
-#define MEMSCOPE_LEDGER_MEANING_H
+#pragma once
 
 #include "record_structs.h"
 
@@ -46,5 +45,3 @@ bool memscope_ledger_trimmable(const struct memscope_ledger *ledger, uint64_t *b
  * hides sharing.
  */
 bool memscope_ledger_trimmable_private(const struct memscope_ledger *ledger, uint64_t *bytes);
-
-#endif

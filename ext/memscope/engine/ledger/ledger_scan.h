@@ -2,8 +2,7 @@
  * One ledger under construction, shared by the steps of memscope_ledger_read only: ledger.c reads from the kernel,
  * ledger_owners.c finds owners, ledger_sweep.c counts, ledger_split.c splits malloc's rows.
  */
-#ifndef MEMSCOPE_LEDGER_SCAN_H
-#define MEMSCOPE_LEDGER_SCAN_H
+#pragma once
 
 #include "base/own_memory.h"
 #include "ledger/claims.h"
@@ -59,5 +58,3 @@ void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan);
 /* Walks all of glibc's heaps that the ledger has found. The forecast of malloc_blocks.h calls it in a forked child. */
 void memscope_ledger_walk_chunks(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
                                  struct memscope_chunk_totals *main_heap, struct memscope_chunk_totals *arenas);
-
-#endif

@@ -6,8 +6,7 @@
  * own: glibc's chunk header, jemalloc's size class. Once the blocks are open, no lock is taken and malloc is never
  * called, so all later calls work in a forked child.
  */
-#ifndef MEMSCOPE_MALLOC_BLOCKS_H
-#define MEMSCOPE_MALLOC_BLOCKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -106,5 +105,3 @@ struct memscope_blocks_returned {
 
 enum memscope_status memscope_malloc_blocks_returned(struct memscope_malloc_blocks *blocks,
                                                      struct memscope_blocks_returned *returned);
-
-#endif

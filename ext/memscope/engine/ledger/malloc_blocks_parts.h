@@ -1,6 +1,5 @@
 /* Internals that malloc_blocks.c shares only with its parts for each allocator. */
-#ifndef MEMSCOPE_MALLOC_BLOCKS_PARTS_H
-#define MEMSCOPE_MALLOC_BLOCKS_PARTS_H
+#pragma once
 
 #include "ledger/malloc_blocks.h"
 
@@ -36,5 +35,3 @@ void memscope_jemalloc_block_count(struct memscope_malloc_blocks *blocks, const 
                                    uintptr_t address, size_t bytes, bool garbage);
 enum memscope_status memscope_jemalloc_blocks_returned(struct memscope_malloc_blocks *blocks,
                                                        struct memscope_blocks_returned *returned);
-
-#endif

@@ -2,8 +2,7 @@
  * Memory that Ruby maps: heap pages (also empty and unlisted ones), the transient heap of Ruby 3.1 and 3.2, and shape
  * tables. The binding supplies the running Ruby's layout, which is matched against memory here.
  */
-#ifndef MEMSCOPE_RUBY_REGIONS_H
-#define MEMSCOPE_RUBY_REGIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layo
 /* Claims the transient heap wherever it is, unless it was found already. */
 void memscope_ruby_claim_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_search *search,
                                         struct memscope_ruby_regions *regions);
-
-#endif

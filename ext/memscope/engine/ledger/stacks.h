@@ -6,8 +6,7 @@
  * exact, whatever the size and however the kernel merged the mappings. With other C libraries, threads are
  * MEMSCOPE_UNSUPPORTED.
  */
-#ifndef MEMSCOPE_STACKS_H
-#define MEMSCOPE_STACKS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ void memscope_stacks_claim_migrating(const struct memscope_search *search, size_
  */
 void memscope_stacks_claim_fibers(const struct memscope_search *search, size_t fiber_bytes,
                                   struct memscope_stack_counts *counts);
-
-#endif

@@ -4,8 +4,7 @@
  * Symbols prove nothing: a loaded jemalloc may serve nobody, or be a library's private copy. An allocator is named only
  * after a block that malloc returned has shown its owner, and musl only after malloc was found in musl's C library.
  */
-#ifndef MEMSCOPE_ALLOCATOR_H
-#define MEMSCOPE_ALLOCATOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -147,5 +146,3 @@ typedef void (*memscope_path_visitor)(const char *path, void *context);
  * unseen. Holds the dynamic linker's lock during the visits, so the visitor must not allocate.
  */
 void memscope_allocator_mallopt_callers(memscope_path_visitor visit, void *context);
-
-#endif

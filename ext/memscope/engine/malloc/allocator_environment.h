@@ -4,8 +4,7 @@
  * Allocators read them once, at the start of the process. ENV can change them later, and a process title may overwrite
  * /proc/self/environ, so they are copied at load.
  */
-#ifndef MEMSCOPE_ALLOCATOR_ENVIRONMENT_H
-#define MEMSCOPE_ALLOCATOR_ENVIRONMENT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ void memscope_allocator_environment_each(const char *prefix, memscope_environmen
 
 /* Visits all captured variables, including ignored ones and those that no allocator reads. */
 void memscope_allocator_environment_given(memscope_environment_visitor visit, void *context);
-
-#endif

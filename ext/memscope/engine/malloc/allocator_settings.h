@@ -2,8 +2,7 @@
  * The parts of memscope_allocator_settings (allocator.h) for each allocator. The settings are effective values if the
  * allocator reports them, else derived from the environment by the allocator's rules.
  */
-#ifndef MEMSCOPE_ALLOCATOR_SETTINGS_H
-#define MEMSCOPE_ALLOCATOR_SETTINGS_H
+#pragma once
 
 #include "malloc/allocator.h"
 
@@ -20,5 +19,3 @@ uint64_t memscope_glibc_cache_slots(void);
 void memscope_jemalloc_settings(memscope_setting_visitor visit, void *context);
 void memscope_jemalloc_current_settings(memscope_setting_visitor visit, void *context);
 const char *memscope_jemalloc_confs(memscope_conf_visitor visit, void *context);
-
-#endif

@@ -4,8 +4,7 @@
  * That XML is the only public list of glibc's arenas. malloc_info locks one arena at a time, so the arenas' numbers are
  * not from one moment. Elements and attributes are those of malloc/malloc.c from 2.31 to 2.43, which removed fastbins.
  */
-#ifndef MEMSCOPE_GLIBC_INFO_H
-#define MEMSCOPE_GLIBC_INFO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ enum memscope_status memscope_glibc_read_arenas(const struct memscope_glibc_aren
 enum memscope_status memscope_glibc_parse_arenas(const char *text, size_t length,
                                                  const struct memscope_glibc_arenas_memory *memory,
                                                  struct memscope_glibc_arenas *arenas);
-
-#endif

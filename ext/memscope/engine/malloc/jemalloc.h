@@ -4,8 +4,7 @@
  * mallctl is bound through weak symbols: the dynamic linker resolves it to the jemalloc that the process runs, or to
  * NULL if it runs none. jemalloc_stats.def is the table of every key read.
  */
-#ifndef MEMSCOPE_JEMALLOC_H
-#define MEMSCOPE_JEMALLOC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,5 +74,3 @@ int64_t memscope_jemalloc_in_use(const struct memscope_jemalloc_stats *stats);
 
 /* The id of the reason why memscope_jemalloc_read_stats returns MEMSCOPE_UNSUPPORTED, or NULL if it does not. */
 const char *memscope_jemalloc_unsupported_reason(void);
-
-#endif

@@ -5,8 +5,7 @@
  * that this jemalloc lacks leaves its bit in `known` clear and its value 0. No GVL needed. The rows are in the caller's
  * scratch memory, and nothing is allocated with malloc once jemalloc has set up its ctl tables.
  */
-#ifndef MEMSCOPE_JEMALLOC_ARENAS_H
-#define MEMSCOPE_JEMALLOC_ARENAS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ enum memscope_status memscope_jemalloc_read_arenas(struct memscope_scratch *scra
                                                    struct memscope_jemalloc_arenas *arenas);
 enum memscope_status memscope_jemalloc_read_classes(struct memscope_scratch *scratch, bool advance, unsigned arena,
                                                     struct memscope_jemalloc_classes *classes);
-
-#endif

@@ -10,8 +10,7 @@
  * All functions take jemalloc's locks and may run long (56 to 90 ms per GB purged). Call them without the GVL.
  * Functions that return a status return MEMSCOPE_UNSUPPORTED unless a jemalloc serves malloc (allocator.h).
  */
-#ifndef MEMSCOPE_JEMALLOC_CONTROL_H
-#define MEMSCOPE_JEMALLOC_CONTROL_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -63,5 +62,3 @@ enum memscope_status memscope_jemalloc_set_decay_ms(unsigned arena, enum memscop
  */
 enum memscope_status memscope_jemalloc_read_background_thread(bool *on);
 enum memscope_status memscope_jemalloc_set_background_thread(bool on);
-
-#endif

@@ -1,6 +1,5 @@
 /* The process's mallctl, and its keys by mib. A lookup takes 0.09 µs by name, and 0.014 µs by mib. */
-#ifndef MEMSCOPE_JEMALLOC_KEYS_H
-#define MEMSCOPE_JEMALLOC_KEYS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ bool memscope_jemalloc_read_mib(const struct memscope_jemalloc_binding *jemalloc
 
 /* Makes jemalloc refresh its statistics: 6 µs plus 6.5 µs per initialised arena, under its ctl lock. */
 enum memscope_status memscope_jemalloc_advance_epoch(const struct memscope_jemalloc_binding *jemalloc);
-
-#endif

@@ -4,8 +4,7 @@
  * An action takes the allocator's locks and may last long (malloc_trim: 275 ms for 213 of 1218 MB). Call
  * memscope_lever_run without the GVL.
  */
-#ifndef MEMSCOPE_LEVERS_H
-#define MEMSCOPE_LEVERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ enum memscope_status memscope_lever_run(enum memscope_lever lever);
  * or does not report them.
  */
 bool memscope_lever_collectable_bytes(uint64_t *bytes);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * glibc's own totals: mallinfo2 (glibc 2.33).
  */
-#ifndef MEMSCOPE_MALLINFO_H
-#define MEMSCOPE_MALLINFO_H
+#pragma once
 
 #include <stddef.h>
 
@@ -34,5 +33,3 @@ struct memscope_mallinfo {
  * memory (arena and hblkhd are 0), as when a sanitizer or valgrind has replaced malloc.
  */
 enum memscope_status memscope_mallinfo_read(struct memscope_mallinfo *totals);
-
-#endif

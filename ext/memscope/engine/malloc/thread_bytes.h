@@ -2,8 +2,7 @@
  * Bytes that the calling thread has allocated and freed through malloc since it began, rounded up to size classes:
  * jemalloc's thread.allocated and thread.deallocated.
  */
-#ifndef MEMSCOPE_THREAD_BYTES_H
-#define MEMSCOPE_THREAD_BYTES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ struct memscope_thread_bytes {
  * after the first mallctl of the process.
  */
 enum memscope_status memscope_thread_bytes_find(struct memscope_thread_bytes *bytes);
-
-#endif

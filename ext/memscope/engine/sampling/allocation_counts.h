@@ -3,8 +3,7 @@
  * dead. Any context, one thread at a time. Never calls malloc, since it counts inside allocations. Addresses are
  * numbers here.
  */
-#ifndef MEMSCOPE_ALLOCATION_COUNTS_H
-#define MEMSCOPE_ALLOCATION_COUNTS_H
+#pragma once
 
 #include "base/mapped_array.h"
 
@@ -75,5 +74,3 @@ void memscope_allocations_detach(struct memscope_allocation_counts *counts, bool
 void memscope_allocations_move(struct memscope_allocation_counts *counts, uint64_t (*moved)(uint64_t address));
 
 void memscope_allocations_close(struct memscope_allocation_counts *counts);
-
-#endif

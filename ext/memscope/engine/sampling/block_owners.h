@@ -4,8 +4,7 @@
  *
  * Number 0 stands for blocks from before the start, which are not counted. A block that realloc moves keeps its owner.
  */
-#ifndef MEMSCOPE_BLOCK_OWNERS_H
-#define MEMSCOPE_BLOCK_OWNERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -53,5 +52,3 @@ uint64_t memscope_blocks_freed_unseen(void);
 
 /* The number of blocks without an owner, because the map had no room for their addresses. */
 uint64_t memscope_blocks_without_room(void);
-
-#endif

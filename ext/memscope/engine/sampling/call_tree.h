@@ -5,8 +5,7 @@
  *
  * The node MEMSCOPE_NO_ROOM stands for each stack that finds no room: its only frame is the text MEMSCOPE_NO_ROOM.
  */
-#ifndef MEMSCOPE_CALL_TREE_H
-#define MEMSCOPE_CALL_TREE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -43,5 +42,3 @@ uint32_t memscope_call_add(struct memscope_call_tree *tree, struct memscope_coun
 /* Both ignore node 0. */
 void memscope_call_retain(struct memscope_call_tree *tree, uint32_t node);
 void memscope_call_release(struct memscope_call_tree *tree, struct memscope_counted_texts *texts, uint32_t node);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * The text "[no room]", which is stored first, stands for each text that finds no room.
  */
-#ifndef MEMSCOPE_COUNTED_TEXTS_H
-#define MEMSCOPE_COUNTED_TEXTS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ uint32_t memscope_text_users(const struct memscope_counted_texts *texts, uint32_
 
 /* Copies the text and returns its length. */
 size_t memscope_text_copy(const struct memscope_counted_texts *texts, uint32_t number, char bytes[MEMSCOPE_TEXT_LIMIT]);
-
-#endif

@@ -6,8 +6,7 @@
  * few runs. Within a run, a generation begins at each call of memscope_generation_begin, and at the first unjudged
  * epoch (memscope_generation_unjudged).
  */
-#ifndef MEMSCOPE_GENERATIONS_H
-#define MEMSCOPE_GENERATIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ uint32_t memscope_generation_of(const struct memscope_generations *generations, 
 
 /* Lists the numbers of all generations, the current one first, and returns their count. */
 size_t memscope_generations_list(const struct memscope_generations *generations, uint32_t list[MEMSCOPE_GENERATIONS]);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Needs the GVL. Does not run together with the sampler.
  */
-#ifndef MEMSCOPE_IMPORT_COUNTER_H
-#define MEMSCOPE_IMPORT_COUNTER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ struct memscope_thread_bytes memscope_import_counter_bytes(void);
 void memscope_import_counter_stop(void);
 
 bool memscope_import_counter_runs(void);
-
-#endif

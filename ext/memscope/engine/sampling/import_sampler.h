@@ -6,8 +6,7 @@
  * pointer to malloc taken before the start, an allocator's own mmap. A sampled block whose free is not seen stays in
  * the table until malloc reuses its address.
  */
-#ifndef MEMSCOPE_IMPORT_SAMPLER_H
-#define MEMSCOPE_IMPORT_SAMPLER_H
+#pragma once
 
 #include "base/status.h"
 #include "sampling/imports.h"
@@ -60,5 +59,3 @@ void memscope_import_sampler_patch_new(void);
 
 /* The patches of the running sampler, or of its last run. */
 struct memscope_import_patches memscope_import_sampler_patches(void);
-
-#endif

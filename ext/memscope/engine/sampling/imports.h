@@ -5,8 +5,7 @@
  * read-only afterwards (RELRO) and are made writable for the moment of a change. Takes only the dynamic linker's lock,
  * and allocates nothing.
  */
-#ifndef MEMSCOPE_IMPORTS_H
-#define MEMSCOPE_IMPORTS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -42,5 +41,3 @@ struct memscope_import_patches {
 enum memscope_status memscope_imports_replace(const struct memscope_import *imports, size_t count,
                                               const atomic_bool *wanted, struct memscope_import_patches *patches);
 void memscope_imports_restore(const struct memscope_import *imports, size_t count);
-
-#endif

@@ -5,8 +5,7 @@
  * pre_reentrancy, so that a malloc in the reader is not sampled and does not deadlock (src/prof_sys.c, prof_data.c of
  * 5.3.0).
  */
-#ifndef MEMSCOPE_JEMALLOC_PROFILE_H
-#define MEMSCOPE_JEMALLOC_PROFILE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -65,5 +64,3 @@ struct memscope_jemalloc_inflation memscope_jemalloc_profile_inflation(const str
 /* The parser alone. `text` has `size` bytes before its NUL, and no reference to it is kept. */
 enum memscope_status memscope_jemalloc_profile_parse(const char *text, size_t size, struct memscope_scratch *scratch,
                                                      struct memscope_sampled_stacks *stacks);
-
-#endif

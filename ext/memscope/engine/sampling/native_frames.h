@@ -5,8 +5,7 @@
  * a libgcc and a glibc (2.35) that find unwind tables without that lock (object_lookup.h). Elsewhere stacks have no
  * native frames.
  */
-#ifndef MEMSCOPE_NATIVE_FRAMES_H
-#define MEMSCOPE_NATIVE_FRAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ void memscope_native_frames_skip_object_of(const void *address);
  * a sample must reach the end of the stack while it holds something.)
  */
 bool memscope_probe_stack(void);
-
-#endif

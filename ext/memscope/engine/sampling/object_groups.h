@@ -2,8 +2,7 @@
  * Estimates from the samples of objects: the live objects and bytes of each combination of stack, class, tag, thread
  * and generation, and the variance of such an estimate.
  */
-#ifndef MEMSCOPE_OBJECT_GROUPS_H
-#define MEMSCOPE_OBJECT_GROUPS_H
+#pragma once
 
 #include "base/scratch.h"
 #include "base/status.h"
@@ -72,5 +71,3 @@ void memscope_window_sums_add(struct memscope_window_sums *sums, double added, d
  */
 double memscope_window_variance(const struct memscope_window_sums *sums, const struct memscope_sampling_plan *plan,
                                 uint64_t samples, double objects, double squares);
-
-#endif

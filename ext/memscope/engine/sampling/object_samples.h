@@ -8,8 +8,7 @@
  * which forked children inherit. Functions here neither allocate nor lock: the caller holds the GVL, or runs inside a
  * GC, during which no other thread runs.
  */
-#ifndef MEMSCOPE_OBJECT_SAMPLES_H
-#define MEMSCOPE_OBJECT_SAMPLES_H
+#pragma once
 
 #include "sampling/call_tree.h"
 #include "sampling/counted_texts.h"
@@ -84,5 +83,3 @@ void memscope_object_samples_forget_window(struct memscope_object_samples *sampl
 
 /* Call when objects have moved. */
 void memscope_object_samples_move(struct memscope_object_samples *samples, uintptr_t (*moved)(uintptr_t address));
-
-#endif

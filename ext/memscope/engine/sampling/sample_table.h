@@ -7,8 +7,7 @@
  * is_held, remove_later and the filter take no lock. No function here allocates, and those that a sampled malloc or
  * free calls leave errno alone.
  */
-#ifndef MEMSCOPE_SAMPLE_TABLE_H
-#define MEMSCOPE_SAMPLE_TABLE_H
+#pragma once
 
 #include "base/scratch.h"
 #include "base/status.h"
@@ -104,5 +103,3 @@ static inline __attribute__((always_inline)) bool memscope_may_be_sample(uintptr
     return __builtin_expect(bits >> bit % 32 & 1, 0) &&
            atomic_load_explicit(&memscope_sample_filter[index], memory_order_relaxed) != 0;
 }
-
-#endif

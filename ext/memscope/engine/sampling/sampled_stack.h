@@ -4,8 +4,7 @@
  * The allocator's profiler only compares, hashes and prints the words of a stack (jemalloc 5.3.0 src/prof_data.c), so a
  * word may mean anything as long as it cannot be mistaken for a return address.
  */
-#ifndef MEMSCOPE_SAMPLED_STACK_H
-#define MEMSCOPE_SAMPLED_STACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,5 +85,3 @@ struct memscope_sampled_stacks {
  * in `rate`: a block of `size` bytes is sampled with probability 1 − e^(−size/rate).
  */
 double memscope_sample_weight(double size, double rate);
-
-#endif

@@ -16,8 +16,7 @@
  *
  * Pure arithmetic: the caller passes counts and times. Allocations are numbered from the start of the profile.
  */
-#ifndef MEMSCOPE_SAMPLING_PLAN_H
-#define MEMSCOPE_SAMPLING_PLAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -117,5 +116,3 @@ double memscope_plan_share(const struct memscope_sampling_plan *plan);
 
 /* Accounts for a window, and decides when the next one is due. */
 void memscope_plan_end_window(struct memscope_sampling_plan *plan, struct memscope_window window);
-
-#endif

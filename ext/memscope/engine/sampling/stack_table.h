@@ -7,8 +7,7 @@
  * merge pass shortens them: those that allocated most keep their frames, and the others keep only the innermost frames,
  * followed by MEMSCOPE_STACK_CALLERS_DROPPED. Sums of bytes stay the same.
  */
-#ifndef MEMSCOPE_STACK_TABLE_H
-#define MEMSCOPE_STACK_TABLE_H
+#pragma once
 
 #include "sampling/sampled_stack.h"
 
@@ -49,5 +48,3 @@ bool memscope_stack_table_should_trim(const struct memscope_stack_table *table);
 
 /* Runs a merge pass, which renumbers the stacks. `renumbered` has the new numbers of those with live samples. */
 void memscope_stacks_shorten(struct memscope_stack_table *table);
-
-#endif

@@ -3,8 +3,7 @@
  * allocations (sampling_plan.h). Each allocation of a window is counted under the tag of its thread. Any context, one
  * thread at a time. A lost count does no harm.
  */
-#ifndef MEMSCOPE_TAG_ALLOCATIONS_H
-#define MEMSCOPE_TAG_ALLOCATIONS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ void memscope_tag_allocations_next_window(struct memscope_tag_allocations *alloc
  */
 double memscope_tag_allocations_of(const struct memscope_tag_allocations *allocations, uint32_t tag, double stands_for,
                                    double last, uint64_t *counted);
-
-#endif

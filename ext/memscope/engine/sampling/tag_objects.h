@@ -2,8 +2,7 @@
  * The sampled objects of each tag: the live ones, and among them the judged ones, allocated before a moment in the past
  * and found alive by a GC since then.
  */
-#ifndef MEMSCOPE_TAG_OBJECTS_H
-#define MEMSCOPE_TAG_OBJECTS_H
+#pragma once
 
 #include "base/scratch.h"
 #include "base/status.h"
@@ -35,5 +34,3 @@ enum memscope_status memscope_tag_objects_read(const struct memscope_object_samp
                                                size_t (*bytes_of)(const struct memscope_object_sample *sample),
                                                struct memscope_windows_at now, struct memscope_windows_at judged,
                                                uint32_t epoch, struct memscope_tag_objects *tags);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * For x86-64 only. Takes no lock and allocates nothing: may run inside malloc.
  */
-#ifndef MEMSCOPE_UNWIND_RULES_H
-#define MEMSCOPE_UNWIND_RULES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -41,5 +40,3 @@ struct memscope_unwind_rule memscope_unwind_rule_of(const struct memscope_loaded
  */
 struct memscope_unwind_rule memscope_unwind_rule_parse(const uint8_t *description, struct memscope_range readable,
                                                        uint64_t distance);
-
-#endif

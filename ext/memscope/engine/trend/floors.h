@@ -1,6 +1,5 @@
 /* The points of a series for a verdict. Pure. Needs no GVL. */
-#ifndef MEMSCOPE_FLOORS_H
-#define MEMSCOPE_FLOORS_H
+#pragma once
 
 #include "trend/verdict.h"
 
@@ -28,5 +27,3 @@ bool memscope_trend_is_sound(const struct memscope_trend *trend);
  * still do.
  */
 void memscope_floors_take(const struct memscope_trend *trend, struct memscope_floors *floors);
-
-#endif

@@ -1,6 +1,5 @@
 /* Unbounded growth in one series, apart from the causes that move a healthy process's memory. Pure. Needs no GVL. */
-#ifndef MEMSCOPE_GROWTH_H
-#define MEMSCOPE_GROWTH_H
+#pragma once
 
 #include "trend/floors.h"
 #include "trend/regression.h"
@@ -46,5 +45,3 @@ size_t memscope_growth_alone(const struct memscope_regression *regression, const
  */
 double memscope_growth_needs(double slope, double onset, double interval, double level,
                              const struct memscope_trend_noise *noise);
-
-#endif

@@ -2,8 +2,7 @@
  * The input of a verdict, from the rings of this process: the minimum of each series in each epoch, the layers of
  * memory, and each row's growth. Pure, apart from the scratch memory. The caller holds the GVL for the rings.
  */
-#ifndef MEMSCOPE_HISTORY_H
-#define MEMSCOPE_HISTORY_H
+#pragma once
 
 #include "base/scratch.h"
 #include "trend/rings.h"
@@ -62,5 +61,3 @@ bool memscope_history_growth(const struct memscope_rings *rings, int64_t *bytes,
 /* A series' change since the bucket of that time. Returns false if it has fewer than two values since then. */
 bool memscope_history_change(const struct memscope_rings *rings, enum memscope_history_series series, uint64_t since,
                              int64_t *change);
-
-#endif

@@ -9,8 +9,7 @@
  * noise of rows is independent, with variance 1. Columns are orthonormal, so that the explained part is a sum of
  * projections. Hours and mebibytes. Pure. Needs no GVL.
  */
-#ifndef MEMSCOPE_REGRESSION_H
-#define MEMSCOPE_REGRESSION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,5 +75,3 @@ double memscope_product(const double *one, const double *other, size_t count);
 
 /* Subtracts `factor` times `from`. */
 void memscope_subtract(double *rows, const double *from, double factor, size_t count);
-
-#endif

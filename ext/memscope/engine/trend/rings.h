@@ -10,8 +10,7 @@
  * week. Forked children inherit it, and restart it. One thread at a time may use a store, under the GVL in the
  * bindings. Nothing here allocates after the mapping.
  */
-#ifndef MEMSCOPE_RINGS_H
-#define MEMSCOPE_RINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -121,5 +120,3 @@ enum memscope_status memscope_rings_restore(struct memscope_rings *rings, const 
 
 /* Adds a bucket to a restored store. Returns false, and adds none, if the store does not reach back to it. */
 bool memscope_rings_put(struct memscope_rings *rings, const struct memscope_rings_placed *placed);
-
-#endif

@@ -2,8 +2,7 @@
  * Statistics of short series, robust against the outliers, ties and autocorrelation that series of memory have. Pure
  * functions of their arguments, which must be finite. They need no GVL, and no memory but the stack and the caller's.
  */
-#ifndef MEMSCOPE_STATISTICS_H
-#define MEMSCOPE_STATISTICS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,5 +79,3 @@ double memscope_curve_shape(enum memscope_curve_kind kind, double scale, double 
 bool memscope_curve_fit(enum memscope_curve_kind kind, const double *scales, size_t scale_count, const double *times,
                         const double *values, size_t count, double floor, double variance_factor,
                         struct memscope_curve *curve);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * A pure function of its arguments: no clock, no Ruby, no malloc, and up to 80 KiB of stack. Needs no GVL.
  */
-#ifndef MEMSCOPE_VERDICT_H
-#define MEMSCOPE_VERDICT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -114,5 +113,3 @@ struct memscope_verdict {
  */
 enum memscope_status memscope_verdict_judge(const struct memscope_trend *trend, struct memscope_verdict_memory *memory,
                                             struct memscope_verdict *verdict);
-
-#endif

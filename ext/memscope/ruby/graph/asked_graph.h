@@ -2,8 +2,7 @@
  * The graph of this process or of a dump that a question is about, and the parts of heap_answer.c that search it. The
  * caller's context is that of memscope_heap_answer.
  */
-#ifndef MEMSCOPE_ASKED_GRAPH_H
-#define MEMSCOPE_ASKED_GRAPH_H
+#pragma once
 
 #include "ruby/graph/heap_answer.h"
 #include "ruby/heap/heap_references.h"
@@ -47,5 +46,3 @@ struct memscope_step_answer memscope_step_named(struct memscope_asked_graph *ask
 
 /* The name of a node, or of a category of roots. */
 uint32_t memscope_name_of_node(struct memscope_asked_graph *asked, uint32_t node);
-
-#endif

@@ -1,6 +1,5 @@
 /* Strings with the same content, compared by length and a hash whose key is drawn anew for each search. */
-#ifndef MEMSCOPE_DUPLICATE_STRINGS_H
-#define MEMSCOPE_DUPLICATE_STRINGS_H
+#pragma once
 
 #include "record_structs.h"
 
@@ -16,5 +15,3 @@ enum memscope_status memscope_duplicate_strings_find(const struct memscope_heap_
                                                      const struct memscope_shortest_paths *paths,
                                                      struct memscope_duplicates *duplicates, uint32_t limit,
                                                      uint32_t *count, struct memscope_string_sums *sums);
-
-#endif

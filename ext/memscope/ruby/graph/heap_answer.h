@@ -2,8 +2,7 @@
  * Questions about a heap graph, and their answers: retained sizes, reference paths, garbage. Answered in the process,
  * or in a forked child.
  */
-#ifndef MEMSCOPE_HEAP_ANSWER_H
-#define MEMSCOPE_HEAP_ANSWER_H
+#pragma once
 
 #include <ruby.h>
 
@@ -108,5 +107,3 @@ void memscope_heap_answer(const struct memscope_heap_question *question, const s
  */
 void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
                                   struct memscope_shared_room *room, struct memscope_heap_answer *answer);
-
-#endif

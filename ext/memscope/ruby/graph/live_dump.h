@@ -2,8 +2,7 @@
  * A heap dump of this process, written by a forked child: it follows the references of all objects, names them, and
  * writes the file.
  */
-#ifndef MEMSCOPE_LIVE_DUMP_H
-#define MEMSCOPE_LIVE_DUMP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ struct memscope_dump_result {
  */
 void memscope_live_dump_write(const struct memscope_live_dump *asked, const struct memscope_heap_listing *listing,
                               struct memscope_scratch *scratch, struct memscope_dump_result *result);
-
-#endif

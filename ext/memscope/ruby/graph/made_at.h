@@ -1,6 +1,5 @@
 /* Names for Procs, fibers and threads that include the lines of code that made them. */
-#ifndef MEMSCOPE_MADE_AT_H
-#define MEMSCOPE_MADE_AT_H
+#pragma once
 
 #include "ruby/graph/thread_list.h"
 #include "ruby/heap/heap_references.h"
@@ -11,5 +10,3 @@
  * Allocates no object, so it works in a forked child. 0.3 µs for each such object.
  */
 void memscope_name_by_line(struct memscope_heap_references *references, const struct memscope_thread_list *threads);
-
-#endif

@@ -5,8 +5,7 @@
  * Reads objects and Ruby's tables only: allocates nothing, calls no method, takes no lock while only one Ractor is
  * alive. So it works in a forked child, and with the GVL held.
  */
-#ifndef MEMSCOPE_NAMED_REFERENCES_H
-#define MEMSCOPE_NAMED_REFERENCES_H
+#pragma once
 
 #include <ruby.h>
 
@@ -33,5 +32,3 @@ typedef void memscope_named_reference(VALUE to, memscope_edge_name name, void *d
  */
 void memscope_each_named_reference(VALUE from, memscope_named_reference *callback, struct memscope_class_names *names,
                                    void *data);
-
-#endif

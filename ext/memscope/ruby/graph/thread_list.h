@@ -3,8 +3,7 @@
  *
  * A key may be made from data ("hub_#{id}"), so only keys that are Symbols in the program's code have a name.
  */
-#ifndef MEMSCOPE_THREAD_LIST_H
-#define MEMSCOPE_THREAD_LIST_H
+#pragma once
 
 #include <ruby.h>
 #include <stdbool.h>
@@ -60,5 +59,3 @@ void memscope_thread_locals_find_keys(const struct memscope_thread_list *list,
 
 /* The variable with this value, preferably with a key in code, or NULL. */
 const struct memscope_thread_local *memscope_thread_local_of(const struct memscope_thread_list *list, VALUE value);
-
-#endif

@@ -2,8 +2,7 @@
  * One pass over all slots of a listing: the malloc memory that the objects own, and the memory that the process returns
  * to the kernel when the garbage among them is freed.
  */
-#ifndef MEMSCOPE_BLOCK_WALK_H
-#define MEMSCOPE_BLOCK_WALK_H
+#pragma once
 
 #include "base/status.h"
 #include "ledger/malloc_blocks.h"
@@ -53,5 +52,3 @@ typedef bool memscope_is_garbage(uint32_t slot, const void *data);
  */
 void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct memscope_malloc_blocks *blocks,
                           memscope_is_garbage *is_garbage, const void *data, struct memscope_block_walk *walk);
-
-#endif

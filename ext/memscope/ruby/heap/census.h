@@ -3,8 +3,7 @@
  * their slots and malloc memory. One pass over all slots of a listing includes internal objects and garbage that is not
  * collected yet.
  */
-#ifndef MEMSCOPE_CENSUS_H
-#define MEMSCOPE_CENSUS_H
+#pragma once
 
 #include "record_structs.h"
 
@@ -56,5 +55,3 @@ struct memscope_census_excluded {
 void memscope_census_take(const struct memscope_heap_listing *listing, const struct memscope_census_excluded *excluded,
                           struct memscope_scratch *scratch, struct memscope_shared_room *room,
                           struct memscope_census *census);
-
-#endif

@@ -2,8 +2,7 @@
  * The pages of Ruby's heap by slot size, and bounds on the number of them with objects after compaction. Arithmetic on
  * a listing and its pins: no VALUE, any context.
  */
-#ifndef MEMSCOPE_COMPACTION_BOUNDS_H
-#define MEMSCOPE_COMPACTION_BOUNDS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ struct memscope_slot_sizes {
 void memscope_slot_sizes_sum(const struct memscope_heap_page *pages, size_t count,
                              const struct memscope_heap_pins *pins, bool pinned_pages_first,
                              struct memscope_slot_sizes *sizes);
-
-#endif

@@ -2,8 +2,7 @@
  * Since Ruby 3.2, compaction moves Arrays, Strings and plain objects, since 3.3 also Hashes, to the slot size that they
  * need now. It adds no pages, so it leaves them in place if that size has no free slot.
  */
-#ifndef MEMSCOPE_HEAP_FIT_H
-#define MEMSCOPE_HEAP_FIT_H
+#pragma once
 
 #include <ruby.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@
  * object's own slot and, through rb_gc_obj_optimal_size, its shape and encoding.
  */
 size_t memscope_fitting_bytes(VALUE object);
-
-#endif

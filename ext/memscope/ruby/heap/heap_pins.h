@@ -1,6 +1,5 @@
 /* Heap pages with objects that compaction cannot move (found by ruby/heap/pin_survey.h). */
-#ifndef MEMSCOPE_HEAP_PINS_H
-#define MEMSCOPE_HEAP_PINS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ struct memscope_heap_pins {
     size_t slot_sizes;   /* entries in resizes, ascending by slot_bytes */
     const char *refusal; /* the reason why pins are unknown, NULL if they are known */
 };
-
-#endif

@@ -2,8 +2,7 @@
  * The heap graph of this process: a node for each slot of a listing, an edge for each reference that the mark phase
  * would follow.
  */
-#ifndef MEMSCOPE_HEAP_REFERENCES_H
-#define MEMSCOPE_HEAP_REFERENCES_H
+#pragma once
 
 #include <ruby.h>
 
@@ -43,5 +42,3 @@ static inline uint32_t memscope_node_of(const struct memscope_heap_references *r
 static inline VALUE memscope_object_of(const struct memscope_heap_references *references, uint32_t node) {
     return memscope_object_in_slot(&references->pages, node);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * One pass over all slots of a listing counts live slots, and finds pinned objects and objects' malloc memory. Runs in
  * the process, or in a forked child if that stops Ruby for less time.
  */
-#ifndef MEMSCOPE_HEAP_WALK_H
-#define MEMSCOPE_HEAP_WALK_H
+#pragma once
 
 #include "ruby/heap/compaction_bounds.h"
 #include "ruby/heap/ruby_heap.h"
@@ -31,5 +30,3 @@ struct memscope_heap_walk {
  */
 void memscope_heap_walk(struct memscope_heap_listing *listing, struct memscope_scratch *scratch, unsigned subjects,
                         struct memscope_heap_walk *walk);
-
-#endif

@@ -2,8 +2,7 @@
  * The objects that the roots reach, by the references that the mark phase would follow: a bit for each slot of a
  * listing. An object whose bit is not set is garbage.
  */
-#ifndef MEMSCOPE_MARKING_H
-#define MEMSCOPE_MARKING_H
+#pragma once
 
 #include "base/scratch.h"
 #include "base/status.h"
@@ -44,5 +43,3 @@ static inline bool memscope_is_marked(const struct memscope_marking *marking, ui
 }
 
 void memscope_marking_close(struct memscope_marking *marking);
-
-#endif

@@ -5,8 +5,7 @@
  * malloc's. Layouts that no header declares are checked, when first needed, against objects with known content. Nothing
  * is shown for objects of a type whose layout is not recognised.
  */
-#ifndef MEMSCOPE_OBJECT_BLOCKS_H
-#define MEMSCOPE_OBJECT_BLOCKS_H
+#pragma once
 
 #include <ruby.h>
 #include <stdbool.h>
@@ -24,5 +23,3 @@ typedef void memscope_owned_block(const void *block, void *data);
  * child.
  */
 bool memscope_object_blocks(VALUE object, memscope_owned_block *show, void *data);
-
-#endif

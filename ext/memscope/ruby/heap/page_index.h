@@ -2,8 +2,7 @@
  * Finds a listed heap page by the address of an object on it, and numbers the slots of all pages, in the order of the
  * listing, from 0 on.
  */
-#ifndef MEMSCOPE_PAGE_INDEX_H
-#define MEMSCOPE_PAGE_INDEX_H
+#pragma once
 
 #include <ruby.h>
 #include <stdbool.h>
@@ -100,5 +99,3 @@ memscope_each_object(const struct memscope_page_index *index,
         }
     }
 }
-
-#endif

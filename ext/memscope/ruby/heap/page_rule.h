@@ -1,6 +1,5 @@
 /* Ruby's rule by which a garbage collection returns some of the pages without objects to the kernel. */
-#ifndef MEMSCOPE_PAGE_RULE_H
-#define MEMSCOPE_PAGE_RULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ struct memscope_sweep_limit {
 };
 
 struct memscope_sweep_limit memscope_sweep_limit(const struct memscope_sweep *sweep, uint64_t allocatable_slots);
-
-#endif

@@ -2,8 +2,7 @@
  * Finds the objects that compaction cannot move. Ruby records pins only while it compacts, so they are inferred from
  * their causes: a type with `dmark` but no `dcompact`, a finalizer, a root.
  */
-#ifndef MEMSCOPE_PIN_SURVEY_H
-#define MEMSCOPE_PIN_SURVEY_H
+#pragma once
 
 #include <ruby.h>
 
@@ -34,5 +33,3 @@ void memscope_pin_survey_open(struct memscope_pin_survey *survey, const struct m
                               struct memscope_scratch *scratch, struct memscope_heap_pins *pins);
 void memscope_pin_survey_visit(struct memscope_pin_survey *survey, VALUE object, size_t page);
 void memscope_pin_survey_close(struct memscope_pin_survey *survey);
-
-#endif

@@ -1,6 +1,5 @@
 /* The roots from which the mark phase begins. */
-#ifndef MEMSCOPE_ROOTS_H
-#define MEMSCOPE_ROOTS_H
+#pragma once
 
 #include <ruby.h>
 #include <stdbool.h>
@@ -17,5 +16,3 @@ void memscope_each_root(const struct memscope_page_index *pages,
 
 /* Returns true if an object looks like a value in Ruby's table of finalizers. */
 bool memscope_may_be_finalizers(VALUE object);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Ruby's heap pages and slots, listed from the object space. VALUEs are allowed here, malloc statistics are not.
  */
-#ifndef MEMSCOPE_RUBY_HEAP_H
-#define MEMSCOPE_RUBY_HEAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,5 +75,3 @@ uint64_t memscope_objects_allocated(void);
 
 /* This Ruby's layout for the engine. heap_pages belong to the listing. Caller holds the GVL. Creates no objects. */
 void memscope_ruby_layout(const struct memscope_heap_listing *listing, bool jit, struct memscope_ruby_layout *layout);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * With the GVL, in the main Ractor, one trace at a time.
  */
-#ifndef MEMSCOPE_ALLOCATION_TRACE_H
-#define MEMSCOPE_ALLOCATION_TRACE_H
+#pragma once
 
 #include "graph/names.h"
 #include "ruby/held_memory.h"
@@ -57,5 +56,3 @@ struct memscope_trace_result {
 
 /* Sizes the survivors, once. Call it right after a full GC that followed the last allocation counted. */
 struct memscope_trace_result memscope_trace_read(void);
-
-#endif

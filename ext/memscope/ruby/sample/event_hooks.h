@@ -7,8 +7,7 @@
  * malloc's heap. Before 3.1.4, a Ractor that begins while there is a hook crashes. So remove hooks in a function of
  * memscope_before_ractors.
  */
-#ifndef MEMSCOPE_EVENT_HOOKS_H
-#define MEMSCOPE_EVENT_HOOKS_H
+#pragma once
 
 #include <ruby.h>
 #include <ruby/debug.h>
@@ -59,6 +58,4 @@ typedef rb_postponed_job_func_t memscope_job;
 #define POSTPONED_JOB_HANDLE_INVALID NULL
 #define memscope_job_prepare(work) (work)
 #define memscope_job_request(job) rb_postponed_job_register_one(0, job, NULL)
-#endif
-
 #endif

@@ -2,8 +2,7 @@
  * Ruby frames (iseqs and method entries) as text: path and label, so that a sample need not keep its frames alive. The
  * text of a frame is remembered for as long as the frame lives.
  */
-#ifndef MEMSCOPE_FRAME_TEXTS_H
-#define MEMSCOPE_FRAME_TEXTS_H
+#pragma once
 
 #include "sampling/counted_texts.h"
 
@@ -52,5 +51,3 @@ void memscope_frame_texts_forget(void);
 void memscope_frame_texts_move(void);
 
 size_t memscope_frame_texts_bytes(void);
-
-#endif

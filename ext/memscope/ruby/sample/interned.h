@@ -5,8 +5,7 @@
  * that thread names can be added inside malloc, in any thread and state. Unless its comment says otherwise, a function
  * needs the GVL.
  */
-#ifndef MEMSCOPE_INTERNED_H
-#define MEMSCOPE_INTERNED_H
+#pragma once
 
 #include "values.h"
 
@@ -30,5 +29,3 @@ size_t memscope_interned_bytes(void);
 
 /* Forgets thread names, but not tags. With the GVL, while no thread interns any. */
 void memscope_empty_interned(void);
-
-#endif

@@ -2,8 +2,7 @@
  * Records each object's owner, a number: the owner for which its thread was allocating (sampling/block_owners.h).
  * Covers every allocated slot, also of Ruby's internal objects. Does not watch frees: a reused slot gets a new owner.
  */
-#ifndef MEMSCOPE_OBJECT_OWNERS_H
-#define MEMSCOPE_OBJECT_OWNERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ void memscope_object_owners_sum(const struct memscope_heap_listing *listing, str
 
 /* The number of objects without an owner, for whose addresses the map had no room. */
 uint64_t memscope_objects_without_room(void);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Everything here needs the GVL, in the main Ractor.
  */
-#ifndef MEMSCOPE_OBJECT_RECORDS_H
-#define MEMSCOPE_OBJECT_RECORDS_H
+#pragma once
 
 #include "sampling/object_samples.h"
 
@@ -46,5 +45,3 @@ void memscope_object_records_mark(void);
 void memscope_object_records_move(void);
 
 size_t memscope_object_records_bytes(void);
-
-#endif

@@ -18,8 +18,7 @@
  *
  * Everything here needs the GVL, in the main Ractor.
  */
-#ifndef MEMSCOPE_OBJECT_SAMPLER_H
-#define MEMSCOPE_OBJECT_SAMPLER_H
+#pragma once
 
 #include "sampling/generations.h"
 #include "sampling/object_samples.h"
@@ -106,5 +105,3 @@ struct memscope_object_tags {
 
 /* For a running profile. Settle it first. */
 struct memscope_object_tags memscope_object_sampler_tags(void);
-
-#endif

@@ -11,8 +11,7 @@
  * The tables have a fixed size, and only the parts in use are resident. Unless its comment says otherwise, a function
  * needs the GVL.
  */
-#ifndef MEMSCOPE_SAMPLED_FRAMES_H
-#define MEMSCOPE_SAMPLED_FRAMES_H
+#pragma once
 
 #include "values.h"
 
@@ -72,5 +71,3 @@ void memscope_sampled_frames_rebuild(void);
 
 /* Resident bytes, as the kernel reports them. Needs no GVL. */
 size_t memscope_sampled_frames_bytes(void);
-
-#endif

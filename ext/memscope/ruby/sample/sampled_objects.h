@@ -1,8 +1,7 @@
 /*
  * The live samples of the profile of objects, grouped by stack. With the GVL.
  */
-#ifndef MEMSCOPE_SAMPLED_OBJECTS_H
-#define MEMSCOPE_SAMPLED_OBJECTS_H
+#pragma once
 
 #include "base/scratch.h"
 #include "ruby/sample/object_sampler.h"
@@ -20,5 +19,3 @@ void memscope_sampled_sizes_close(void);
 enum memscope_status memscope_sampled_objects_group(const struct memscope_object_sampler_state *state,
                                                     struct memscope_scratch *scratch,
                                                     struct memscope_object_groups *groups);
-
-#endif

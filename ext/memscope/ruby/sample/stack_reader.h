@@ -4,8 +4,7 @@
  * The reader runs inside malloc, in any thread: with the GVL or without, during GC, and in threads that are not Ruby's.
  * With the GVL, memscope_interned_name reads the tags and thread names in a stack, and sampled_frames.h its frames.
  */
-#ifndef MEMSCOPE_STACK_READER_H
-#define MEMSCOPE_STACK_READER_H
+#pragma once
 
 #include "values.h"
 
@@ -46,5 +45,3 @@ struct memscope_stack_readings {
 };
 
 struct memscope_stack_readings memscope_stack_readings(void);
-
-#endif

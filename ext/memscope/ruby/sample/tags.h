@@ -3,8 +3,7 @@
  *
  * A run is one call of Memscope.tag. Allocations are charged to the innermost run of the fiber that allocates.
  */
-#ifndef MEMSCOPE_TAGS_H
-#define MEMSCOPE_TAGS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ void memscope_tag_runs_begin_profile(void);
 
 /* MEMSCOPE_OK if malloc_bytes is counted, or the reason, as of the first run. */
 enum memscope_status memscope_tag_bytes_status(void);
-
-#endif

@@ -5,8 +5,7 @@
  * Everything here except Leaks is a singleton method of the Ruby module Host, runs under the GVL, and raises
  * SystemCallError if the kernel refuses.
  */
-#ifndef MEMSCOPE_TEST_H
-#define MEMSCOPE_TEST_H
+#pragma once
 
 #include <ruby.h>
 
@@ -20,5 +19,3 @@ void init_slots(VALUE host);
 void init_copies(VALUE host);
 void init_vectors(VALUE host);
 void init_leaks(void); /* a module of its own: Leaks */
-
-#endif
