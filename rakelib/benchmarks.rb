@@ -15,7 +15,8 @@ module Benchmarks
     "benchmark/require.rb" => { "PAIRS" => "7" },
     "benchmark/census.rb" => {},
     "benchmark/measure.rb" => { "ALLOCATIONS" => "100000", "ROUNDS" => "3" },
-    "benchmark/scrape.rb" => {}
+    "benchmark/scrape.rb" => {},
+    "benchmark/mcp.rb" => { "ROUNDS" => "3" }
   }.freeze
   PEERS = %w[get_process_mem memory_profiler prometheus-client].freeze
   Ran = Struct.new(:name, :about, :command, :output, :seconds, :failed)
