@@ -94,21 +94,15 @@ class AttachStormsTest < MemscopeTest
   # Has it load memscope and listen, and ends its listener.
   def listeners(program)
     client = Memscope::Client.new(program.pid)
-    opened = post(program) { |thread| Memscope::Attached.text(thread, @target.load_path, actions: false) }
+    opened = Tracer.post(program.pid, Memscope::Attached.text(@target.load_path, actions: false))
     return opened if opened.refusal
 
     assert(program.await { client.check && client.listens? }, "it does not listen")
     assert_equal program.pid, client.call(:process_memory).pid
-    closed = post(program) { |thread| Memscope::Attached.closing_text(thread) }
+    closed = Tracer.post(program.pid, Memscope::Attached::CLOSING_TEXT)
 
     assert(program.await { !client.listens? }, "it still listens") unless closed.refusal
     closed
-  end
-
-  # Under another name each time, as Memscope::Attachment does.
-  def post(program)
-    thread = "memscope-#{SecureRandom.hex(3)}"
-    Tracer.post(program.pid, yield(thread), thread)
   end
 
   def show

@@ -70,11 +70,11 @@ class AttachedTest < MemscopeTest
 
   # The job that evaluates a text may only create a thread.
   def test_texts
-    text = Attached.text("memscope-1", ["/a\"b", "/c"], actions: true)
+    text = Attached.text(["/a\"b", "/c"], actions: true)
 
     assert_match(/\A::Thread\.new do .*^end\n\z/m, text)
     assert_includes text, "\"/a\\\"b\""
-    [text, Attached.closing_text("memscope-1")].each { |ruby| assert RubyVM::InstructionSequence.compile(ruby) }
+    [text, Attached::CLOSING_TEXT].each { |ruby| assert RubyVM::InstructionSequence.compile(ruby) }
   end
 
   private

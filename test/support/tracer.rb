@@ -39,15 +39,12 @@ module Tracer
     #
     # @yield once the tracer runs
     # @return [Outcome]
-    def evaluate(pid, body, ...)
-      name = "memscope-#{SecureRandom.hex(3)}"
-      post(pid, "::Thread.new { ::Thread.current.name = '#{name}'; #{body}; ::Kernel.sleep 1 }", name, ...)
-    end
+    def evaluate(pid, body, ...) = post(pid, "::Thread.new { #{body}; ::Kernel.sleep 1 }", ...)
 
-    # Likewise a text that creates a thread of this name.
-    def post(pid, text, thread, deadline_ms: 30_000, die_at: 0)
+    # Likewise a text that creates a thread. Its name is another one each time, as that of Memscope::Attachment.
+    def post(pid, text, deadline_ms: 30_000, die_at: 0)
       patiently do
-        socket = native.evaluate_in(pid, text, thread, deadline_ms, die_at)
+        socket = native.evaluate_in(pid, text, "memscope-#{SecureRandom.hex(3)}", deadline_ms, die_at)
         yield if block_given?
         converse(socket)
       end

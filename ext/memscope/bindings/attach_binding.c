@@ -47,20 +47,28 @@ VALUE native_open_copy(VALUE self, VALUE pid, VALUE extension, VALUE pause_limit
     return answer;
 }
 
+/* The text of a postponed job, which any Ractor may run, and more than once (attach/postponed_text.h). */
+#define ONCE                                                                                                           \
+    "::Ractor.current.equal?(::Ractor.main) && ::Thread.list.none? { |thread| thread.name == %+" PRIsVALUE " } && "    \
+    "(%" PRIsVALUE ").name = %+" PRIsVALUE
+
 /*
  * Native.evaluate_in(pid, text, thread, deadline_ms, die_at): likewise for a text of Ruby that creates a thread in the
- * live process, and does nothing else. `thread` is the name that this thread, and no other, gives itself. For "", the
- * process is only looked at.
+ * live process, returns it, and does nothing else. `thread` is the name that this thread, and no other, is given. For
+ * "", the process is only looked at.
  */
 VALUE native_evaluate_in(VALUE self, VALUE pid, VALUE text, VALUE thread, VALUE deadline_ms, VALUE die_at) {
+    VALUE job = RSTRING_LEN(text) == 0 ? text : rb_sprintf(ONCE, thread, text, thread), answer;
     const struct memscope_tracer_order order = {.pid = NUM2PIDT(pid),
-                                                .text = StringValueCStr(text),
+                                                .text = StringValueCStr(job),
                                                 .thread = StringValueCStr(thread),
                                                 .extension = -1,
                                                 .deadline_ms = NUM2UINT(deadline_ms),
                                                 .die_at = NUM2UINT(die_at)};
 
-    return start(&order);
+    answer = start(&order);
+    RB_GC_GUARD(job);
+    return answer;
 }
 
 /* Native.sees?(pid, path): whether an absolute path without links leads to the same file in that process. */

@@ -49,11 +49,10 @@ module Memscope
     # @param paths [Array<String>] directories of the library and of the extension, as the process sees them
     # @return [String] Ruby. If it fails, another thread is named "!" and the error's class, for five seconds, and
     #   the program's standard error has the error
-    def self.text(thread, paths, actions:)
+    def self.text(paths, actions:)
       <<~RUBY
         ::Thread.new do |; loaded, own, library, error, told|
           ::Thread.current.report_on_exception = false
-          ::Thread.current.name = #{thread.dump}
           ::Object.new.instance_exec do
             loaded = defined?(::Memscope) && ::Memscope.respond_to?(:ledger)
             own = loaded && $LOADED_FEATURES.any? { |path| path.end_with?("/memscope.rb") }
@@ -73,9 +72,7 @@ module Memscope
     end
 
     # The text that ends a listener. Its thread must live until it is seen from outside.
-    def self.closing_text(thread)
-      "::Thread.new { ::Thread.current.name = #{thread.dump}; " \
-        "::Memscope::Listener.current&.close if defined?(::Memscope::Listener); ::Kernel.sleep 1 }"
-    end
+    CLOSING_TEXT =
+      "::Thread.new { ::Memscope::Listener.current&.close if defined?(::Memscope::Listener); ::Kernel.sleep 1 }"
   end
 end

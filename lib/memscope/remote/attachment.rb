@@ -41,7 +41,7 @@ module Memscope
 
       began = Clock.now
       @earlier = failures
-      facts = evaluate { |thread| Attached.text(thread, paths, actions: actions) }
+      facts = evaluate(Attached.text(paths, actions: actions))
       await_listener
       WORDS.fill(:opened, pid: @pid, pause: Quantity.milliseconds(facts["pause_ns"].to_i / 1000),
                           seconds: format("%.1f", Clock.now - began))
@@ -53,7 +53,7 @@ module Memscope
     def close
       return WORDS.fill(:silent, pid: @pid) unless listens?
 
-      evaluate { |thread| Attached.closing_text(thread) }
+      evaluate(Attached::CLOSING_TEXT)
       deadline = Clock.now + SAFE_POINT_SECONDS
       sleep POLL_SECONDS while listens? && Clock.now < deadline
       WORDS.fill(listens? ? :not_closed : :closed, pid: @pid)
@@ -64,14 +64,10 @@ module Memscope
     def listens? = @client.check && @client.listens?
 
     # Its version, for which nothing is stopped.
-    def ruby = @ruby ||= posted("", "")["ruby"].to_s
+    def ruby = @ruby ||= evaluate("")["ruby"].to_s
 
-    def evaluate
+    def evaluate(text)
       thread = "memscope-#{SecureRandom.hex(3)}"
-      posted(yield(thread), thread)
-    end
-
-    def posted(text, thread)
       channel, facts = Copy::Channel.open(@pid, SAFE_POINT_SECONDS * 2) do
         Native.evaluate_in(@pid, text, thread, SAFE_POINT_SECONDS * 1000, 0)
       end

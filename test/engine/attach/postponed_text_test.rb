@@ -61,6 +61,22 @@ class PostponedTextTest < MemscopeTest
     end
   end
 
+  # All Ractors share their postponed jobs. Those that collect closed files take each job that they find, until the main
+  # thread, in C without the GVL at first, is quick enough.
+  def test_a_text_that_another_ractor_takes_is_evaluated_once_in_the_main_one
+    running("require 'zlib'; Warning[:experimental] = false
+             Ractor.new { loop { File.open('/dev/null'); GC.start(full_mark: false) } }
+             ready.call; Zlib::Deflate.deflate(Random.bytes(1 << 20) * 10, 9); sleep") do |pid, output|
+      outcome = Tracer.evaluate(pid, "puts ::Ractor.current == ::Ractor.main")
+
+      assert_nil outcome.refusal
+      assert_equal "true\n", output.gets
+      assert Tracer.evaluate(pid, "puts 'next'").facts
+      assert_equal "next\n", output.gets
+      assert_unchanged pid
+    end
+  end
+
   # The text is withdrawn, so it does nothing later either.
   def test_a_process_without_a_safe_point_is_refused_and_left_alone
     running("ready.call; loop { puts 'alive'; sleep 0.01 }") do |pid, output|

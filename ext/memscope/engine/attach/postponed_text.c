@@ -18,6 +18,10 @@
 
 #define STOP_NS UINT64_C(1000000000)
 #define POLL_NS 500000
+/* After the main thread has looked for jobs. If the text's thread is not there by then, another thread took the job. */
+#define TAKEN_NS UINT64_C(20000000)
+/* In a context's interrupt_flag (vm_core.h). */
+#define POSTPONED_JOB_INTERRUPT UINT32_C(4)
 #define PAGE UINT64_C(4096)
 /* The kernel's struct sigaction, whose first member is the handler, precedes the text. */
 #define TEXT_AT UINT64_C(64)
@@ -80,19 +84,30 @@ static bool post(struct memscope_postponed_text *postponed, const struct memscop
                  struct memscope_refusal *refusal) {
     const struct memscope_ruby_target *target = postponed->target;
     uint64_t evaluate = memscope_remote_module_address(&target->ruby, "rb_eval_string"),
-             post_job = memscope_remote_module_address(&target->ruby, "rb_postponed_job_register"), handler;
+             post_job = memscope_remote_module_address(&target->ruby, "rb_postponed_job_register");
     uint64_t job[3] = {0, evaluate, 0};
     const uint64_t signal[3] = {UNTRAPPED_SIGNAL, 0, 0};
 
     if (evaluate == 0 || post_job == 0)
         return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)target->pid, target->version);
-    if (!map_room(postponed, tracee))
-        return memscope_refuse(refusal, "no_stack", "%d\n%d", (int)target->pid, (int)tracee->id);
+    if (postponed->room == 0 && map_room(postponed, tracee))
+        postponed->handler = find_handler(postponed, tracee);
     job[2] = postponed->room + TEXT_AT;
-    handler = find_handler(postponed, tracee);
-    return (memscope_tracee_function(tracee, &target->entry, post_job, job) && handler != 0 &&
-            memscope_tracee_function(tracee, &target->entry, handler, signal)) ||
+    postponed->context = memscope_ruby_context(target, target->pid, &tracee->registers);
+    postponed->posts++;
+    return (postponed->handler != 0 && memscope_tracee_function(tracee, &target->entry, post_job, job) &&
+            memscope_tracee_function(tracee, &target->entry, postponed->handler, signal)) ||
            memscope_refuse(refusal, "no_stack", "%d\n%d", (int)target->pid, (int)tracee->id);
+}
+
+/* Whether the main thread has yet to look for jobs. */
+static bool is_pending(const struct memscope_postponed_text *postponed) {
+    uint32_t flag;
+
+    return postponed->context == 0 ||
+           !memscope_remote_read(postponed->target->pid, postponed->context + MEMSCOPE_CONTEXT_INTERRUPTS, &flag,
+                                 sizeof flag) ||
+           (flag & POSTPONED_JOB_INTERRUPT) != 0;
 }
 
 /* ---- visits ---------------------------------------------------------------------------------------------------- */
@@ -154,19 +169,23 @@ static bool look_for_thread(int thread, void *context) {
     return !search->found;
 }
 
+/* Until the deadline, or until the job must have run without effect. */
 static bool await_thread(struct memscope_postponed_text *postponed, uint64_t deadline_ns) {
     struct search search = {.pid = postponed->target->pid, .name = postponed->thread};
     const struct timespec wait = {.tv_nsec = POLL_NS};
-    uint64_t start = memscope_trace_now();
+    uint64_t start = memscope_trace_now(), pending_ns = start, now = start;
     char path[32];
 
     snprintf(path, sizeof path, "/proc/%d/task", (int)postponed->target->pid);
-    while (!search.found && memscope_trace_now() < deadline_ns) {
+    while (!search.found && now < deadline_ns && now < pending_ns + TAKEN_NS) {
+        if (is_pending(postponed))
+            pending_ns = now;
         if (memscope_directory_numbers(path, look_for_thread, &search) != MEMSCOPE_OK)
-            return false;
+            break;
         nanosleep(&wait, NULL);
+        now = memscope_trace_now();
     }
-    postponed->ran_ns = memscope_trace_now() - start;
+    postponed->ran_ns += now - start;
     return search.found;
 }
 
@@ -174,15 +193,18 @@ bool memscope_postponed_text_run(struct memscope_postponed_text *postponed, stru
                                  uint64_t deadline_ns, struct memscope_refusal *refusal) {
     const char empty = '\0';
     struct memscope_refusal unused = {""};
-    bool posted = visit(postponed, tracees, post, refusal);
+    bool posted, ran = false;
 
-    if (posted && await_thread(postponed, deadline_ns)) {
-        visit(postponed, tracees, unmap_room, &unused); /* the memory stays if the main thread has ended */
-        return true;
-    }
+    /* All Ractors share their jobs: one that looks for jobs before the main thread does takes this one. */
+    while ((posted = visit(postponed, tracees, post, refusal)) && !(ran = await_thread(postponed, deadline_ns)) &&
+           memscope_trace_now() < deadline_ns)
+        continue;
+    /* The memory stays if a job may be left, or if the main thread has ended. */
+    if (ran && postponed->posts == 1)
+        return visit(postponed, tracees, unmap_room, &unused) || true;
     if (postponed->room != 0)
         memscope_remote_write(postponed->target->pid, postponed->room + TEXT_AT, &empty, sizeof empty);
-    return posted && visit(postponed, tracees, refuse_busy, refusal);
+    return ran || (posted && visit(postponed, tracees, refuse_busy, refusal));
 }
 
 #endif
