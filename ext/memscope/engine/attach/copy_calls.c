@@ -18,10 +18,6 @@
 #define TEXT_AT 4096
 #define OBJECT "memscope.so"
 
-static uint64_t ruby(const struct memscope_private_copy *copy, const char *name) {
-    return memscope_remote_module_address(&copy->target->ruby, name);
-}
-
 static bool call(struct memscope_private_copy *copy, uint64_t function, uint64_t first, uint64_t second,
                  uint64_t *result, struct memscope_refusal *refusal) {
     const uint64_t arguments[3] = {first, second, 0};
@@ -42,21 +38,10 @@ static bool take_gvl(struct memscope_private_copy *copy, struct memscope_refusal
     const uint64_t arguments[3] = {copy->target->entry.marker, 0, 0};
     struct memscope_registers registers;
 
-    if (!memscope_private_copy_enter(copy, ruby(copy, "rb_thread_call_with_gvl"), arguments, &registers, refusal))
+    if (!memscope_private_copy_enter(copy, copy->target->functions.call_with_gvl, arguments, &registers, refusal))
         return false;
     stay_at(copy, &registers);
     return true;
-}
-
-/* A postponed job that calls the marker. From 3.3 on, jobs are registered before they are triggered. */
-static bool postpone_marker(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
-    const uint64_t marker = copy->target->entry.marker, reserve = ruby(copy, "rb_postponed_job_preregister");
-    uint64_t job = 0;
-
-    if (reserve == 0)
-        return call(copy, ruby(copy, "rb_postponed_job_register_one"), 0, marker, NULL, refusal);
-    return call(copy, reserve, 0, marker, &job, refusal) &&
-           call(copy, ruby(copy, "rb_postponed_job_trigger"), job & UINT32_MAX, 0, NULL, refusal);
 }
 
 /* A thread that waits for another thread looks at its interrupts only when it is woken. */
@@ -65,14 +50,16 @@ static bool wake(struct memscope_private_copy *copy, struct memscope_refusal *re
 
     if (!copy->waited)
         return true;
-    return call(copy, ruby(copy, "rb_thread_current"), 0, 0, &thread, refusal) &&
-           call(copy, ruby(copy, "rb_thread_wakeup_alive"), thread, 0, NULL, refusal);
+    return call(copy, copy->target->functions.current_thread, 0, 0, &thread, refusal) &&
+           call(copy, copy->target->functions.wake_thread, thread, 0, NULL, refusal);
 }
 
+/* To a postponed job that calls the marker. */
 static bool run_forward(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
     struct memscope_registers registers = copy->registers;
 
-    if (!postpone_marker(copy, refusal) || !wake(copy, refusal))
+    if (!call(copy, copy->target->functions.post_job, 0, copy->target->entry.marker, NULL, refusal) ||
+        !wake(copy, refusal))
         return false;
     memscope_registers_interrupt_call(&registers);
     if (!memscope_leave_system_call(copy->pid) || !memscope_registers_write(copy->pid, &registers))
@@ -103,7 +90,7 @@ bool memscope_private_copy_reach_safe_point(struct memscope_private_copy *copy, 
                                             struct memscope_refusal *refusal) {
     uint64_t has_gvl = 1;
 
-    if (!forward && !call(copy, ruby(copy, "ruby_thread_has_gvl_p"), 0, 0, &has_gvl, refusal))
+    if (!forward && !call(copy, copy->target->functions.has_gvl, 0, 0, &has_gvl, refusal))
         return false;
     return ((has_gvl & UINT32_MAX) == 0 ? take_gvl(copy, refusal) : run_forward(copy, refusal)) &&
            mask_interrupts(copy, refusal);

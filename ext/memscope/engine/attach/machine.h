@@ -86,7 +86,7 @@ struct memscope_thread_local {
  * begins with reading it.
  */
 bool memscope_thread_local_find(const struct memscope_remote_module *module, bool is_executable, const char *name,
-                                const char *reader, struct memscope_thread_local *found);
+                                uint64_t reader, struct memscope_thread_local *found);
 
 bool memscope_registers_read(pid_t thread, struct memscope_registers *registers);
 bool memscope_registers_write(pid_t thread, const struct memscope_registers *registers);

@@ -89,7 +89,7 @@ static uint64_t find_descriptor(pid_t pid, uint64_t function) {
 }
 
 bool memscope_thread_local_find(const struct memscope_remote_module *module, bool is_executable, const char *name,
-                                const char *reader, struct memscope_thread_local *found) {
+                                uint64_t reader, struct memscope_thread_local *found) {
     uint64_t descriptor, pair[2];
     Elf64_Sym symbol;
 
@@ -97,7 +97,7 @@ bool memscope_thread_local_find(const struct memscope_remote_module *module, boo
         *found = (struct memscope_thread_local){.module = 1, .offset = symbol.st_value};
         return true;
     }
-    descriptor = find_descriptor(module->pid, memscope_remote_module_address(module, reader));
+    descriptor = find_descriptor(module->pid, reader);
     if (descriptor == 0 || !memscope_remote_read(module->pid, descriptor, pair, sizeof pair) || pair[0] == 0)
         return false;
     if (pair[1] < MAX_STATIC_OFFSET) {

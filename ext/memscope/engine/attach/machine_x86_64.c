@@ -63,27 +63,27 @@ static bool find_module_number(const struct memscope_remote_module *module, uint
 }
 
 /* data16 lea index(%rip),%rdi: the pair of module and offset is the argument of __tls_get_addr. */
-static bool find_in_code(const struct memscope_remote_module *module, const char *reader,
+static bool find_in_code(const struct memscope_remote_module *module, uint64_t reader,
                          struct memscope_thread_local *found) {
     static const unsigned char lea[] = {0x66, 0x48, 0x8d, 0x3d};
-    uint64_t function = memscope_remote_module_address(module, reader), pair[2];
+    uint64_t pair[2];
     unsigned char code[READER_BYTES];
     const unsigned char *at;
     int32_t distance;
 
-    if (function == 0 || !memscope_remote_read(module->pid, function, code, sizeof code) ||
+    if (!memscope_remote_read(module->pid, reader, code, sizeof code) ||
         (at = memmem(code, sizeof code - sizeof lea - sizeof distance, lea, sizeof lea)) == NULL)
         return false;
     memcpy(&distance, at + sizeof lea, sizeof distance);
-    function += (uint64_t)(at - code) + sizeof lea + sizeof distance + (uint64_t)(int64_t)distance;
-    if (!memscope_remote_read(module->pid, function, pair, sizeof pair))
+    reader += (uint64_t)(at - code) + sizeof lea + sizeof distance + (uint64_t)(int64_t)distance;
+    if (!memscope_remote_read(module->pid, reader, pair, sizeof pair))
         return false;
     *found = (struct memscope_thread_local){.module = pair[0], .offset = pair[1]};
     return pair[0] != 0;
 }
 
 bool memscope_thread_local_find(const struct memscope_remote_module *module, bool is_executable, const char *name,
-                                const char *reader, struct memscope_thread_local *found) {
+                                uint64_t reader, struct memscope_thread_local *found) {
     Elf64_Sym symbol;
 
     *found = (struct memscope_thread_local){.module = is_executable};

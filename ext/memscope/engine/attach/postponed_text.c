@@ -83,19 +83,16 @@ static uint64_t find_handler(const struct memscope_postponed_text *postponed, co
 static bool post(struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee,
                  struct memscope_refusal *refusal) {
     const struct memscope_ruby_target *target = postponed->target;
-    uint64_t evaluate = memscope_remote_module_address(&target->ruby, "rb_eval_string"),
-             post_job = memscope_remote_module_address(&target->ruby, "rb_postponed_job_register");
-    uint64_t job[3] = {0, evaluate, 0};
+    uint64_t job[3] = {0, target->functions.evaluate, 0};
     const uint64_t signal[3] = {UNTRAPPED_SIGNAL, 0, 0};
 
-    if (evaluate == 0 || post_job == 0)
-        return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)target->pid, target->version);
     if (postponed->room == 0 && map_room(postponed, tracee))
         postponed->handler = find_handler(postponed, tracee);
     job[2] = postponed->room + TEXT_AT;
     postponed->context = memscope_ruby_context(target, target->pid, &tracee->registers);
     postponed->posts++;
-    return (postponed->handler != 0 && memscope_tracee_function(tracee, &target->entry, post_job, job) &&
+    return (postponed->handler != 0 &&
+            memscope_tracee_function(tracee, &target->entry, target->functions.post_job, job) &&
             memscope_tracee_function(tracee, &target->entry, postponed->handler, signal)) ||
            memscope_refuse(refusal, "no_stack", "%d\n%d", (int)target->pid, (int)tracee->id);
 }

@@ -38,7 +38,7 @@ struct objects {
     bool ruby_is_executable, other_machine, any, denied;
 };
 
-/* Ruby exports ruby_version. Only the C library exports acct, which no Ruby calls. */
+/* A version and an evaluator are exported by Ruby alone. Only the C library exports acct, which no Ruby calls. */
 static void look_at(struct objects *objects, uint64_t start, const char *file, bool first) {
     struct memscope_ruby_target *target = objects->target;
     struct memscope_remote_module module;
@@ -48,7 +48,7 @@ static void look_at(struct objects *objects, uint64_t start, const char *file, b
         return;
     objects->other_machine |= first && module.machine != MACHINE;
     if (target->ruby.pid == 0 && memscope_remote_module_find(&module, "ruby_version", &symbol) &&
-        memscope_remote_module_find(&module, "rb_eval_string_protect", &symbol)) {
+        memscope_remote_module_find(&module, "rb_eval_string", &symbol)) {
         target->ruby = module;
         objects->ruby_is_executable = first;
     }
@@ -120,6 +120,19 @@ static uint64_t find_restorer(pid_t pid, uint64_t from, uint64_t end) {
     return 0;
 }
 
+static bool find_ruby_places(struct memscope_ruby_target *target, bool is_executable) {
+    struct memscope_ruby_functions *functions = &target->functions;
+    bool all = true;
+
+#define FUNCTION(field, name)                                                                                          \
+    functions->field = memscope_remote_module_address(&target->ruby, name);                                            \
+    all &= functions->field != 0;
+#include "attach/ruby_functions.def"
+#undef FUNCTION
+    return all && memscope_thread_local_find(&target->ruby, is_executable, "ruby_current_ec", functions->current_thread,
+                                             &target->context);
+}
+
 static bool find_places(const struct objects *objects, struct memscope_refusal *refusal) {
     struct memscope_ruby_target *target = objects->target;
     uint64_t function = memscope_remote_module_address(&target->libc, "acct"), code = target->libc.bias;
@@ -134,10 +147,8 @@ static bool find_places(const struct objects *objects, struct memscope_refusal *
     target->entry.exit_function = memscope_remote_module_address(&target->libc, "_exit");
     if (target->entry.system_call == 0 || target->entry.restorer == 0 || target->entry.exit_function == 0)
         return memscope_refuse(refusal, "libc_unknown", "%d\n%s", (int)target->pid, target->libc_name);
-    if (!memscope_thread_local_find(&target->ruby, objects->ruby_is_executable, "ruby_current_ec", "rb_thread_current",
-                                    &target->context))
-        return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)target->pid, target->version);
-    return true;
+    return find_ruby_places(target, objects->ruby_is_executable) ||
+           memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)target->pid, target->version);
 }
 
 /* ---- the process ----------------------------------------------------------------------------------------------- */

@@ -10,6 +10,13 @@
 
 #if MEMSCOPE_CAN_ATTACH
 
+/* Addresses. */
+struct memscope_ruby_functions {
+#define FUNCTION(field, name) uint64_t field;
+#include "attach/ruby_functions.def"
+#undef FUNCTION
+};
+
 struct memscope_ruby_target {
     pid_t pid;
     uint64_t started; /* ticks since the machine booted */
@@ -18,6 +25,7 @@ struct memscope_ruby_target {
     char libc_name[32]; /* of its file, "none" if it has not been found */
     bool is_glibc;
     char version[16]; /* "3.4.1" */
+    struct memscope_ruby_functions functions;
     struct memscope_entry_points entry;
     struct memscope_thread_local context; /* of Ruby's execution context (ec) */
 };
