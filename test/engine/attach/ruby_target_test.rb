@@ -18,7 +18,8 @@ class RubyTargetTest < MemscopeTest
   FORGED = <<~C.freeze
     const char ruby_version[] = "#{RUBY_VERSION}";
     __thread void *ruby_current_ec;
-    void rb_eval_string_protect(void) {}
+    #{File.read("#{ChildProcess::ROOT}/ext/memscope/engine/attach/ruby_functions.def")
+          .scan(/^FUNCTION\(\w+, "(\w+)"/).map { |name| "void #{name.first}(void) {}" }.join(' ')}
     int main(void) { for (;;) __asm__ volatile("syscall" : : "a"(34) : "rcx", "r11", "memory"); } // pause
   C
 
