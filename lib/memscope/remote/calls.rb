@@ -17,12 +17,10 @@ module Memscope
 
     WORDS = Words.beside(__FILE__)
 
-    # One call: the class that it returns (nil for plain JSON values; in an Array, for a list), the names of its
-    # options, the class and the methods that lead from it to the answer, unless Calls has a method of the call's name;
-    # and whether it is an action whatever its options are.
-    Call = Struct.new(:type, :options, :reader, :action) do
-      def initialize(type, options, reader = [type, :read], action: false) = super(type, options, reader, action)
-
+    # One call: the class that it returns (nil for plain JSON values), whether it returns a list of them, the names of
+    # its options, the class and the methods that lead from it to the answer, and whether it is an action whatever its
+    # options are.
+    Call = Struct.new(:type, :list, :options, :reader, :action) do
       # Refuses options that the call does not have.
       def check(name, given)
         unknown = given.keys.reject { |key| options.include?(key.to_s) }
@@ -34,11 +32,11 @@ module Memscope
       def load(value)
         return Field.plain(value) unless type
 
-        name, list = type
-        return Memscope.const_get(name.name).from_h(value) unless list
+        record = Memscope.const_get(type.name)
+        return record.from_h(value) unless list
 
         Field.refuse("a list of readings", value, "an Array") unless value.is_a?(Array)
-        value.map { |item| Memscope.const_get(name.name).from_h(item) }
+        value.map { |item| record.from_h(item) }
       end
     end
 
@@ -61,42 +59,13 @@ module Memscope
     # The profilers, by the beginning of their calls' names.
     PROFILERS = { malloc_profile: :MallocProfile, object_profile: :ObjectProfile }.freeze
 
-    CALLS = {
-      rss: Call.new(nil, []),
-      allocator: Call.new(:Allocator, []),
-      snapshot: Call.new(:Snapshot, %w[malloc]),
-      ledger: Call.new(:Ledger, %w[deep shared objects strict gc garbage]),
-      arenas: Call.new(:Arenas, []),
-      size_classes: Call.new(:SizeClasses, %w[arena]),
-      fragmentation: Call.new(:Fragmentation, []),
-      mappings: Call.new(:Mappings, []),
-      ruby_heap: Call.new(:RubyHeap, %w[collect]),
-      census: Call.new(:Census, %w[gc private]),
-      heap_graph: Call.new(:HeapGraph, %w[top paths_to strings deadline]),
-      take_census: Call.new(%i[Census list], %w[gc]),
-      kept_censuses: Call.new(%i[Census list], []),
-      take_heap_graph: Call.new(%i[HeapGraph list], %w[paths_to strings]),
-      kept_heap_graph: Call.new(%i[HeapGraph list], []),
-      process_memory: Call.new(:ProcessMemory, []),
-      cgroup: Call.new(:Cgroup, []),
-      history: Call.new(:History, []),
-      verdict: Call.new(:Verdict, %w[now], %i[History verdict]),
-      lint: Call.new(:Lint, []),
-      doctor: Call.new(:Diagnosis, %w[gc], %i[Doctor read]),
-      diagnosis_with_forecast: Call.new(:"Calls::Diagnosed", []),
-      workers: Call.new(:Workers, []),
-      tags: Call.new(:Tags, []),
-      purge: Call.new(:"Purge::Result", %w[levers dry_run gc]),
-      dump: Call.new(:Dump, %w[path format gc deadline], action: true),
-      malloc_profile_start: Call.new(nil, %w[seconds shared rate backend], action: true),
-      object_profile_start: Call.new(nil, %w[seconds shared budget], %i[ObjectProfile lease start], action: true),
-      **PROFILERS.map do |profile, profiler|
-        { "#{profile}_state": Call.new(nil, [], [profiler, :lease, :state]),
-          "#{profile}_snapshot": Call.new(:Profile, [], [profiler, :lease, :snapshot]),
-          "#{profile}_stop": Call.new(:Profile, %w[token gc], [profiler, :lease, :stop], action: true),
-          "#{profile}_stop_shared": Call.new(nil, [], [profiler, :lease, :stop_shared], action: true) }
-      end.reduce(:merge)
-    }.freeze
+    # A line of calls.txt: the table of the calls.
+    LINE = /^(\w+)(!?) (\S+)((?: \w+)*)(?: = (\S+))?$/
+    CALLS = File.read("#{__dir__}/calls.txt").scan(LINE).to_h do |name, action, record, options, reader|
+      type = record[/[\w:]+/]&.to_sym
+      path = reader ? reader.split(".").map(&:to_sym) : [type, :read]
+      [name.to_sym, Call.new(type, record.start_with?("["), options.split.freeze, path.freeze, action == "!").freeze]
+    end.freeze
 
     # Maximum bytes of a request.
     MAX_REQUEST_BYTES = 16 * 1024
