@@ -10,20 +10,9 @@ module Memscope
   # Report renders the readings it is given, and takes no reading itself.
   # @api private
   module Report
-    # The page of each kind of reading, and the file under report/ that defines it.
-    PAGES = {
-      "ledger" => %w[ledger LedgerPage], "diff" => %w[ledger DiffPage], "diagnosis" => %w[findings FindingsPage],
-      "lint" => %w[lint LintPage], "arenas" => %w[malloc ArenasPage], "size_classes" => %w[malloc SizeClassesPage],
-      "fragmentation" => %w[malloc FragmentationPage], "ruby_heap" => %w[malloc RubyHeapPage],
-      "heap_graph" => %w[heap_graph HeapGraphPage], "heap_graph_growth" => %w[heap_graph HeapGrowthPage],
-      "census" => %w[census CensusPage], "diff of census" => %w[census CensusGrowthPage],
-      "mappings" => %w[processes MappingsPage], "external_process" => %w[processes ExternalProcessPage],
-      "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage], "profile" => %w[profile ProfilePage],
-      "dump" => %w[dump DumpPage], "history" => %w[history HistoryPage], "verdict" => %w[history VerdictPage],
-      "check" => %w[check CheckPage], "measurement" => %w[measurement MeasurementPage],
-      "requires" => %w[requires RequiresPage], "tags" => %w[tags TagsPage],
-      "postmortem" => %w[postmortem PostmortemPage]
-    }.freeze
+    # The file and the class of the page of each kind of reading.
+    PAGES = File.read("#{__dir__}/report/pages.txt").scan(/^(\w[\w ]*): (\w+) (\w+)$/)
+                .to_h { |kind, *page| [kind, page.freeze] }.freeze
 
     class << self
       # `options` are for the reading's page: `width` in columns, `color` (true on a terminal only); for a profile or a
