@@ -161,6 +161,11 @@ module Memscope
     # @return [Array<Symbol>] names of the series that have samples, some of SERIES
     def series = curves.map(&:id)
 
+    # @api private
+    # @return [Time, nil] when all its ROWS had been sampled: a change of RSS must not have begun before those of the
+    #   rows, its parts
+    def rows_since = (series & ROWS).filter_map { |id| points(id).find(&:last)&.at }.max
+
     # @param name [Symbol] one of `series`
     # @param since [Time, Numeric, nil] a time, or seconds since 1970; nil for all
     # @param step [Integer, nil] one of STEPS; by default the finest that reaches back far enough, and has a sample in

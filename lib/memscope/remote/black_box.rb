@@ -37,7 +37,7 @@ module Memscope
       def start(role: Identity.role, index: nil)
         return unless Configuration.effective(:black_box)
 
-        @hooked ||= Forks.listen(child: -> { forked }, daemon: -> { forked }) && at_exit { ended($!) } && true # rubocop:disable Style/SpecialGlobalVars
+        @hooked ||= hook
         launch(new(role, index), 0)
       end
 
@@ -50,6 +50,11 @@ module Memscope
       end
 
       private
+
+      def hook
+        Forks.listen(child: -> { forked }, daemon: -> { forked })
+        at_exit { Runtime.current.black_box&.close($!) } # rubocop:disable Style/SpecialGlobalVars
+      end
 
       # A child that ends within seconds has no box.
       def forked
@@ -65,8 +70,6 @@ module Memscope
       rescue ThreadError
         nil # as for the history, which warns
       end
-
-      def ended(error) = Runtime.current.black_box&.close(error)
     end
 
     # @return [String]
@@ -115,36 +118,31 @@ module Memscope
       @opened = true
       identity = Identity.read(@role, @index)
       name = "#{Process.pid}-#{ProcessIdentity.current.started}.box"
-      refusals = [true, false].flat_map do |on_disk|
-        Boxes.directories.map do |directory|
-          result = create(directory, name, on_disk) or next
-          return settle(directory, identity) if result == true
-
-          result
-        end
-      end
-      @reason = refusals.compact.first
+      _on_disk, directory = [true, false].product(Boxes.directories).find { |disk, one| create(one, name, disk) }
+      settle(directory, identity) if directory
     end
 
     # The first text. Others of this service may have ended without anybody to tell of it.
     def settle(directory, identity)
+      @reason = nil
       write(:identity, identity)
       Boxes.tell(directory, identity[:service])
       Boxes.sweep(directory)
     end
 
-    # @return [true, String, nil] true, a reason, or nil for a directory in memory
+    # @return [true, nil] nil for a directory in memory, if it must be on a disk, and for one that refuses the box
     def create(directory, name, on_disk)
       path = File.join(Sockets.directory(directory), name)
       opened = Native.open_black_box(path)
-      return Reasons.sentence(opened) unless opened == true
+      raise Sockets::Refused, Reasons.sentence(opened) unless opened == true
       return true unless on_disk && Native.black_box[:in_memory]
 
       Native.close_black_box
       File.unlink(path)
       nil
     rescue Sockets::Refused => e
-      e.message
+      @reason ||= e.message
+      nil
     end
 
     def pause
@@ -247,18 +245,16 @@ module Memscope
 
     def top(profile)
       profile.by(:caller).first(ROWS[:lines]).map do |entry|
-        line = [entry.path, entry.lineno].compact.join(":")
-        { line: line, method_name: entry.name, live_bytes: entry.live_bytes,
-          live_objects: (entry.live_objects if profile.objects?) }.compact
+        { line: [entry.path, entry.lineno].compact.join(":"), method_name: entry.name, live_bytes: entry.live_bytes,
+          live_objects: (entry.live_objects if profile.objects?) }
       end
     end
 
     # How the process ends. An exception other than SystemExit has ended it with status 1.
     def ending(error)
-      signal = error.signo if error.is_a?(SignalException)
+      signal = Signal.signame(error.signo) if error.is_a?(SignalException)
       status = error.is_a?(SystemExit) ? error.status : (error && 1).to_i
-      { at: Clock.text, how: signal ? :signal : :exit, status: (status unless signal),
-        signal: signal && Signal.signame(signal) }
+      { at: Clock.text, how: signal ? :signal : :exit, status: (status unless signal), signal: signal }
     end
 
     def threads

@@ -17,9 +17,9 @@ module Memscope
   #
   # A box is data from elsewhere: a slot that is damaged or invalid is nil, with a reason.
   class Postmortem < Reading
-    # :running; :exit, it exited by itself; :signal, it ended on a signal that it handles; :restart; :oom_kill, ended by
-    # the kernel for lack of memory; :likely_oom_kill; :killed, by SIGKILL, a crash or exit!, but not for lack of
-    # memory; :unknown, it was killed, and it cannot be known whether for lack of memory.
+    # :running; :exit, it exited by itself; :signal, it ended on a signal that it handles; :oom_kill, ended by the
+    # kernel for lack of memory; :likely_oom_kill; :killed, by SIGKILL, a crash or exit!, but not for lack of memory;
+    # :unknown, it was killed, and it cannot be known whether for lack of memory.
     ENDS = declared(:ended).one_of
     # Those without a last word.
     VIOLENT = %i[oom_kill likely_oom_kill killed unknown].freeze
@@ -27,8 +27,7 @@ module Memscope
     # after a process's last sample was read after its end.
     AFTER = 15
     # Why what a process need not record is missing.
-    UNRECORDED = { lines: :box_without_lines, heap: :box_without_heap, census: :box_without_census,
-                   tags: :box_without_tags }.freeze
+    UNRECORDED = %i[lines heap census tags].to_h { |slot| [slot, :"box_without_#{slot}"] }.freeze
     # Times, in milliseconds, of four-digit years.
     TIMES = (0..253_402_300_799_999)
     # The part of its limit that a process near its end has left.
@@ -129,9 +128,10 @@ module Memscope
         ended, why = ending(box, others)
         history = box.history
         growth = history ? growth(history, box.slots[:ledger]&.at || Field.time(box.written_at)) : []
-        since = milliseconds(since(history)) if growth.any?
         capture({ path: box.path, last_seen_at: box.written_at, **box.slots, ended: ended, ended_why: why,
-                  growth: growth, growth_since: since, remedy: remedy(box.slots[:verdict]), reasons: reasons(box),
+                  growth: growth, growth_since: (milliseconds(history.rows_since) if growth.any?),
+                  remedy: Verdict::Sentence.remedy(box.slots[:verdict]&.layer || :compare, "N"), # its successor's pid
+                  reasons: { **UNRECORDED.reject { |name, _why| box.slots[name] }, **box.reasons },
                   cost: Cost.of(:T1, Cost.now - began) }, box.envelope)
       end
 
@@ -141,7 +141,7 @@ module Memscope
       def ending(box, others)
         last = box.slots[:ending]
         return told(:running) if box.running?
-        return [last.how, WORDS.fill(last.how, status: last.status || "?", signal: last.signal, by: by(last))] if last
+        return told(last.how, status: last.status || "?", signal: last.signal) if last
         return told(:unknown, :restarted) unless box.this_boot?
 
         kept = others.select { |one| one.group == box.group }
@@ -151,8 +151,6 @@ module Memscope
       end
 
       def told(ended, text = ended, **figures) = [ended, WORDS.fill(text, figures)]
-
-      def by(ending) = (", #{ending.by}" if ending.by)
 
       # The first count of the cgroup's OOM kills that was read after the process's end, and when. One that has not
       # risen may have been read before it.
@@ -187,7 +185,7 @@ module Memscope
       # the RSS.
       def growth(history, ending)
         hour = ending - 3600
-        whole = since(history)
+        whole = history.rows_since
         grown = (history.series & History::ROWS).map do |id|
           life = known(history.points(id), ending)
           last_hour = known(history.points(id, since: hour), ending) if whole && whole <= hour
@@ -199,13 +197,6 @@ module Memscope
       def known(points, ending) = points.select { |point| point.at <= ending }.filter_map(&:last)
 
       def change(values) = (values.last - values.first if values&.any?)
-
-      def since(history) = (history.series & History::ROWS).filter_map { |id| history.points(id).find(&:last)&.at }.max
-
-      # For the process that has its place now.
-      def remedy(verdict) = Verdict::Sentence.remedy(verdict&.layer || :compare, "N")
-
-      def reasons(box) = { **UNRECORDED.reject { |name, _why| box.slots[name] }, **box.reasons }
     end
 
     # @return [Boolean] whether the process could not say that it ends

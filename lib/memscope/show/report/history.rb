@@ -30,11 +30,7 @@ module Memscope
 
       def footer = (super if @reading.known?)
 
-      # When all rows had been sampled: a change of RSS must not have begun before those of the rows, its parts.
-      def begun
-        rows = @reading.series & History::ROWS
-        @begun ||= rows.filter_map { |id| @reading.points(id).find(&:min)&.at }.max || @reading.started_at
-      end
+      def begun = @begun ||= @reading.rows_since || @reading.started_at
 
       def row(id, unit)
         points = @reading.points(id, since: begun).select(&:min)
