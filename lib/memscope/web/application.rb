@@ -28,12 +28,7 @@ module Memscope
       HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => POSTS }.freeze
       # The headers of all responses. The referrer policy is same-origin: under no-referrer, browsers would send even
       # the pages' own forms with "Origin: null".
-      HEADERS = {
-        "content-security-policy" => "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " \
-                                     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-        "x-content-type-options" => "nosniff", "referrer-policy" => "same-origin",
-        "cross-origin-resource-policy" => "same-origin", "cache-control" => "no-store", "vary" => "Accept"
-      }.freeze
+      HEADERS = File.readlines("#{__dir__}/headers.txt", chomp: true).to_h { |line| line.split(": ", 2) }.freeze
       TYPES = Request::TYPES.transform_values { |type| "#{type}; charset=utf-8" }.freeze
       # Seconds in which a reason for refusals is logged at most once: strangers must not fill the application's log.
       LOGGED = 60
