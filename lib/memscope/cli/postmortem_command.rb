@@ -5,10 +5,6 @@ module Memscope
     # `memscope postmortem`: lists the processes whose black boxes have outlived them. Explains the only one, or the one
     # that is named.
     class PostmortemCommand < Command
-      include Quantity
-
-      COLUMNS = ["last seen (UTC)", "ended", "MiB", "pid", ""].freeze
-
       declare most: 1
 
       private
@@ -31,11 +27,7 @@ module Memscope
         return "#{WORDS[:no_deaths]}\n" if deaths.empty?
 
         page = Report::Page.new(**display.to_h)
-        rows = deaths.map do |death|
-          [death.last_seen_at.strftime("%F %T"), death.ended.name.tr("_", " "), mebibytes(death.rss_bytes),
-           death.pid.to_s, [death.identity.role, death.identity.release].compact.join(", ")]
-        end
-        page.encoded("#{page.listing(COLUMNS, rows).to_a.join("\n")}\n")
+        page.encoded("#{Report.deaths(page, deaths).to_a.join("\n")}\n")
       end
     end
   end

@@ -12,11 +12,12 @@ module Memscope
 
     # The columns of a table of arenas, by allocator: heading => field.
     COLUMNS = {
-      jemalloc: { "allocated" => :allocated_bytes, "active" => :active_bytes, "dirty" => :dirty_bytes,
-                  "muzzy" => :muzzy_bytes, "retained" => :retained_bytes, "metadata" => :metadata_bytes,
-                  "caches" => :tcache_bytes }.freeze,
-      glibc: { "resident" => :resident_bytes, "allocated" => :allocated_bytes, "free" => :free_bytes,
-               "fast" => :fast_bytes, "system" => :system_bytes, "peak" => :system_max_bytes }.freeze
+      jemalloc: { "threads" => :threads, "allocated" => :allocated_bytes, "active" => :active_bytes,
+                  "dirty" => :dirty_bytes, "muzzy" => :muzzy_bytes, "retained" => :retained_bytes,
+                  "metadata" => :metadata_bytes, "caches" => :tcache_bytes }.freeze,
+      glibc: { "heaps" => :heaps, "resident" => :resident_bytes, "allocated" => :allocated_bytes, "free" => :free_bytes,
+               "fast" => :fast_bytes, "system" => :system_bytes, "peak" => :system_max_bytes,
+               "free blocks" => :free_blocks }.freeze
     }.freeze
 
     # The fields that metrics export for each arena.

@@ -202,6 +202,10 @@ module Memscope
     # @return [Boolean] whether the process could not say that it ends
     def violent? = VIOLENT.include?(ended)
 
+    # @api private
+    # @return [String] "oom kill", "exit", …
+    def word = ended.name.tr("_", " ")
+
     # @return [Integer, nil] at the last sample
     def rss_bytes = memory&.rss_bytes || ledger&.rss_bytes
 

@@ -44,6 +44,15 @@ module Memscope
         FlameGraph.new(profile, back: back).to_s
       end
 
+      # A table of deaths (Postmortem), one a line.
+      def deaths(page, deaths, **listing)
+        rows = deaths.map do |one|
+          [one.last_seen_at.strftime("%F %T"), one.word, Quantity.mebibytes(one.rss_bytes), one.pid.to_s,
+           [one.identity.role, one.identity.release].compact.join(", ")]
+        end
+        page.listing(["last seen (UTC)", "ended", "MiB", "pid", ""], rows, **listing)
+      end
+
       # Prints a ledger in the format of the io's Display.
       def print(ledger, io)
         allowed = "an IO or another object with #write"

@@ -5,7 +5,8 @@ module Memscope
     # A check: the verdict, and each growth with its places and retainers. For an application, also the memory in use
     # after each round.
     class CheckPage < ReadingPage
-      HEADINGS = ["requests", "objects", "slots MiB", "malloc MiB", "RSS MiB"].freeze
+      COLUMNS = { "requests" => :iterations, "objects" => :objects, "slots MiB" => :slot_bytes,
+                  "malloc MiB" => :malloc_bytes, "RSS MiB" => :rss_bytes }.freeze
       ARROWS = { true => " → ", false => " -> " }.freeze
       # Names of growth that has no class.
       NAMELESS = { malloc: %w[blocks malloc], objects: ["objects", "several classes"] }.freeze
@@ -21,12 +22,7 @@ module Memscope
         [*curve, @page.wrapped(verdict), *@reading.grown.map { |one| lines(one) }, remedy, expired]
       end
 
-      def table
-        @page.table(HEADINGS, @reading.points.map do |point|
-          [count(point.iterations), count(point.objects), cell(point.slot_bytes), cell(point.malloc_bytes),
-           cell(point.rss_bytes)]
-        end)
-      end
+      def table = @page.table(COLUMNS.keys, @reading.points.map { |point| cells_of(point, COLUMNS.values) })
 
       # The growth per request over the rounds that are judged.
       def rise

@@ -43,7 +43,7 @@ module Memscope
       def sections
         collected = @page.wrapped(LedgerPage.of_collection(ledger.collected)) if ledger.collected
         first = [@page.wrapped(verdict), *collected, *changes]
-        [first, growth, *@reading.map { |finding| lines(finding) }, next_step, checked]
+        [first, growth, *@reading.map { |finding| lines(finding) }, next_step(@reading.next_command), checked]
       end
 
       def reasons = nil
@@ -83,8 +83,6 @@ module Memscope
 
       # Unless the first line has them.
       def changes = (@page.wrapped("#{grown}.") if @reading.grown? && @reading.verdict != :grown)
-
-      def next_step = @reading.next_command&.then { |command| ["  next:", "    #{command}"] }
 
       def only_later(bad)
         later = bad.select { |finding| finding.remedy_cost&.start_with?("requires a restart") }

@@ -15,8 +15,7 @@ module Memscope
 
       # nil if no series has this unit. With `changed`, series that have not changed are left out.
       def table(unit, changed: false)
-        ids = @reading.curves.select { |curve| curve.unit == unit }.map(&:id)
-        rows = ids.filter_map { |id| row(id, unit) }
+        rows = @reading.curves.filter_map { |curve| row(curve.id, unit) if curve.unit == unit }
         rows.reject! { |_last, change,| ["0", "0.0"].include?(change) } if changed
         return if rows.empty?
 
@@ -64,7 +63,7 @@ module Memscope
 
       private
 
-      def sections = [@page.wrapped(@reading.sentence), evidence, curves, remedy]
+      def sections = [@page.wrapped(@reading.sentence), evidence, curves, next_step(@reading.remedy)]
 
       def evidence
         return if @reading.kind == :too_early

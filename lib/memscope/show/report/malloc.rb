@@ -27,14 +27,8 @@ module Memscope
 
       def table
         shown = Arena::COLUMNS.fetch(@reading.allocator)
-        headings = ["MiB", jemalloc? ? "threads" : "heaps", *shown.keys, *("free blocks" unless jemalloc?)]
-        @page.table(headings, [*@reading, @reading.merged].map { |arena| row(arena, shown) })
-      end
-
-      def row(arena, shown)
-        [@reading.label(arena), counted_cell(jemalloc? ? arena.threads : arena.heaps),
-         *shown.values.map { |field| cell(arena.public_send(field)) },
-         *(counted_cell(arena.free_blocks) unless jemalloc?)]
+        rows = [*@reading, @reading.merged].map { |arena| [@reading.label(arena), *cells_of(arena, shown.values)] }
+        @page.table(["MiB", *shown.keys], rows)
       end
 
       # Blocks outside all arenas.
@@ -148,7 +142,7 @@ module Memscope
       end
 
       def row(name, slots)
-        [name, *[slots.pages, slots.slots, slots.live_slots, slots.free_slots].map { |number| counted_cell(number) },
+        [name, *cells_of(slots, %i[pages slots live_slots free_slots]),
          slots.occupancy ? format("%.0f", 100 * slots.occupancy) : @page.unknown,
          [slots.compactable_min_bytes, slots.compactable_bytes].map { |bytes| cell(bytes) }.uniq.join(" to ")]
       end

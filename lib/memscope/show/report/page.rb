@@ -51,9 +51,7 @@ module Memscope
       def plus_minus = @glyphs[:plus_minus]
 
       # Bold or in colour on a terminal. The text is one line, already padded to its final width.
-      def highlighted(text, as = :heading)
-        @color && !text.empty? ? "\e[#{HIGHLIGHTS.fetch(as)}m#{text}\e[0m" : text
-      end
+      def highlighted(text, as = :heading) = @color && !text.empty? ? "\e[#{HIGHLIGHTS.fetch(as)}m#{text}\e[0m" : text
 
       # Puts a dot between the parts of a line. Parts that do not fit start a new line.
       def joined(parts, indent: "")
@@ -209,6 +207,9 @@ module Memscope
 
       def explained(reasons, indent: "  ") = reasons.map { |id, why| @page.wrapped("#{id}: #{why}", indent: indent) }
 
+      # Commands to paste, or nil without any.
+      def next_step(commands) = commands && ["  next:", *commands.lines(chomp: true).map { |line| "    #{line}" }]
+
       # The same under a heading, with one sentence for all the numbers that have the same reason; nil without reasons.
       def unavailable(reasons)
         return if reasons.empty?
@@ -248,6 +249,14 @@ module Memscope
       end
 
       def cell(bytes) = bytes ? mebibytes(bytes) : @page.unknown
+
+      # The cells of some fields of a record: bytes in MiB, other numbers counted.
+      def cells_of(record, fields)
+        fields.map do |field|
+          number = record.public_send(field)
+          field.end_with?("bytes") ? cell(number) : counted_cell(number)
+        end
+      end
 
       def counted_cell(number) = number ? count(number) : @page.unknown
 

@@ -15,7 +15,7 @@ module Memscope
 
       def sections
         [[@page.wrapped(@reading.ended_why), life, limit], rows, verdict, running, *lines, retainers, classes, problems,
-         remedy]
+         next_step(@reading.remedy)]
       end
 
       def footer = "  #{text(:box, path: @reading.path)}"
@@ -87,8 +87,6 @@ module Memscope
       def since(name, part) = part && text(name, at: moment(part.at))
 
       def problems = @reading.findings&.map { |one| @page.wrapped("#{one.severity}: #{one.title || one.id}") }
-
-      def remedy = (["  next:", *@reading.remedy.lines(chomp: true).map { |line| "    #{line}" }] if @reading.remedy)
 
       def moment(time) = time.strftime("%F %T")
     end

@@ -32,8 +32,8 @@ module Memscope
         headings = ["MiB", "pid", *Worker::COLUMNS.values, "up", *("verdict" if judged?)]
         all = ["all", "", "", cell(@reading.pss_bytes), cell(@reading.uss_bytes)]
         lines = @reading.map do |worker|
-          sizes = Worker::COLUMNS.keys.map { |field| cell(worker.public_send(field)) }
-          [name(worker), worker.pid.to_s, *sizes, up(worker), *(worker.verdict&.word.to_s if judged?)]
+          [name(worker), worker.pid.to_s, *cells_of(worker, Worker::COLUMNS.keys), up(worker),
+           *(worker.verdict&.word.to_s if judged?)]
         end
         lines << all.fill("", all.size...headings.size) if many?
         @page.table(headings, lines, keys: @reading.map(&:index))

@@ -98,8 +98,7 @@ module Memscope
 
         hidden = @entries - shown
         sums = [*shown, *([sum(hidden)] if hidden.any?)]
-        few = say(:no_estimate) unless sums.all? { |one| estimated?(one) }
-        [listing(sums, hidden), *few, *chance]
+        [listing(sums, hidden), *(say(:no_estimate) unless sums.all? { |one| estimated?(one) }), *chance]
       end
 
       def listing(sums, hidden)

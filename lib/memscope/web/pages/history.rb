@@ -25,7 +25,6 @@ module Memscope
         include OverTime
 
         READINGS = %i[history].freeze
-        DEATHS = ["last seen (UTC)", "MiB", "release", "pid", "ended"].freeze
 
         # @return [Memscope::History] with those of earlier processes in the same place, if the process has a black box
         def history = @history ||= lives ? lives.before(read(:history)) : read(:history)
@@ -37,7 +36,7 @@ module Memscope
         def lives = processes.fetch(:lives, place.pid, sharers: 1) { Loading.unit(:Lives, Boxes).of(read(:history)) }
 
         def marks
-          ends = lives&.deaths.to_a.map { |one| [one.last_seen_at, "#{one.identity.role} ended (#{ended(one)})"] }
+          ends = lives&.deaths.to_a.map { |one| [one.last_seen_at, "#{one.identity.role} ended (#{one.word})"] }
           releases = lives&.releases.to_a.map { |at, name| [at, "release #{name}"] }
           [*ends, *releases].map { |at, kind| { at: at.strftime(Field::TIME), kind: kind } }
         end
@@ -45,12 +44,9 @@ module Memscope
         # @return [Array<Report::Table>] one line for each process of the service that has ended
         def deaths
           deaths = lives&.deaths.to_a.reverse
-          rows = deaths.map do |one|
-            release = one.identity.release || UNKNOWN
-            [one.last_seen_at.strftime("%F %T"), mebibytes(one.rss_bytes), release, one.pid.to_s, ended(one)]
-          end
-          keys = deaths.map { |one| name(one) }
-          rows.empty? ? [] : [Report::Page.new(unicode: true).listing(DEATHS, rows, keys: keys)]
+          return [] if deaths.empty?
+
+          [Report.deaths(Report::Page.new(unicode: true), deaths, keys: deaths.map { |one| name(one) })]
         end
 
         def death = lives&.deaths&.find { |one| name(one) == @request.query["death"]&.last }
@@ -69,8 +65,6 @@ module Memscope
         private
 
         def name(death) = File.basename(death.path)
-
-        def ended(death) = death.ended.name.tr("_", " ")
 
         def shown?(ring) = ring[:step_seconds] == RANGES.fetch(range).first
       end
