@@ -156,8 +156,7 @@ module Memscope
         before = @ledgers.last
         forecast = Forecast.of(name, before, collect: true)
         microseconds, failure = HOLDING_GVL.include?(name) ? run_ruby(name) : run_allocator(name)
-        after = read([name, following])
-        lever(name, forecast, **falls(before, after),
+        lever(name, forecast, **falls(before, read([name, following])),
               wall_ms: microseconds / 1000.0, reason: failure || forecast.reason)
       end
 
@@ -177,8 +176,7 @@ module Memscope
       def lever(name, forecast, **done)
         harm = @harms[name]
         forecast = forecast.unsharing(harm.unshared_bytes) if name == :gc && harm.unshares?
-        Lever.capture({ name: name,
-                        predicted_bytes: forecast.bytes&.begin,
+        Lever.capture({ name: name, predicted_bytes: forecast.bytes&.begin,
                         predicted_max_bytes: forecast.bytes&.end,
                         predicted_private_bytes: forecast.private_bytes&.begin,
                         predicted_private_max_bytes: forecast.private_bytes&.end,

@@ -72,8 +72,7 @@ module Memscope
       def classes = measurement.classes.reject { |row| INTERNAL.match?(row.name) }
 
       def allocated(what)
-        found = what == :objects ? classes : classes.select { |row| row.name == name(what) }
-        found.sum(&:allocated_objects)
+        (what == :objects ? classes : classes.select { |row| row.name == name(what) }).sum(&:allocated_objects)
       end
 
       def within?(limit, count) = limit.is_a?(Range) ? limit.cover?(count) : limit == count

@@ -51,8 +51,7 @@ module Memscope
       #   requiring file and of the required one
       def gems(nodes, again)
         callers = callers(nodes, again)
-        files = nodes.select(&:parent).group_by { |node| gem_of(node) }
-        costs = files.map do |gem, own|
+        costs = nodes.select(&:parent).group_by { |node| gem_of(node) }.map do |gem, own|
           { name: gem, files: own.size, lazy_files: own.count(&:lazy?), objects_bytes: own.sum(&:objects_bytes),
             malloc_bytes: own.sum(&:malloc_bytes), mapped_bytes: own.sum(&:mapped_bytes), required_by: callers[gem] }
         end

@@ -51,8 +51,7 @@ module Memscope
 
       # The format that FILE's extension stands for.
       def format_of_output
-        Dump.format_of(@to) ||
-          usage_error(:format_unknown, file: @to, endings: Dump::FORMATS.values.flatten.join(", "))
+        Dump.format_of(@to) || usage_error(:format_unknown, file: @to, endings: Dump::FORMATS.values.flatten.join(", "))
       end
 
       # Absolute, since the process that writes the file may be in another directory.

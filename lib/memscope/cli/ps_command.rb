@@ -42,8 +42,7 @@ module Memscope
       def cells(entry)
         process = entry.process
         sizes = [process.rss_bytes, process.pss_bytes, process.uss_bytes].map { |bytes| mebibytes(bytes) }
-        [process.pid.to_s, *sizes, entry.malloc_text, asked(process), entry.verdict.to_s,
-         process.command.to_s]
+        [process.pid.to_s, *sizes, entry.malloc_text, asked(process), entry.verdict.to_s, process.command.to_s]
       end
 
       # How a process can be asked, or why it cannot.

@@ -42,8 +42,7 @@ module Memscope
     def self.read(native: Native)
       began = Cost.now
       inputs = Inputs.read(native)
-      body = body_of(inputs)
-      capture(body.update(cost: Cost.of(:T2, Cost.now - began)), inputs.allocator.envelope)
+      capture(body_of(inputs).update(cost: Cost.of(:T2, Cost.now - began)), inputs.allocator.envelope)
     end
 
     # @api private

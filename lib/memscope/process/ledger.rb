@@ -40,8 +40,7 @@ module Memscope
       # @api private
       # @return [Array<Array(Symbol, Row, Array<Row>)>] itself and every row below it, as Ledger#each_path yields them
       def paths(above = [], path = id)
-        below = children.flat_map { |child| child.paths([*above, self], :"#{path}/#{child.id}") }
-        [[path, self, above], *below]
+        [[path, self, above], *children.flat_map { |child| child.paths([*above, self], :"#{path}/#{child.id}") }]
       end
     end
 

@@ -67,8 +67,7 @@ module Memscope
         known = profile.stacks.map(&:generation).uniq.sort
         return true if known.size < GENERATIONS
 
-        halves = entry.generations.keys.partition { |generation| generation < known[known.size / 2] }
-        halves.none?(&:empty?)
+        entry.generations.keys.partition { |generation| generation < known[known.size / 2] }.none?(&:empty?)
       end
 
       def leak(entry)

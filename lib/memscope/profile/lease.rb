@@ -134,8 +134,7 @@ module Memscope
         while left.positive?
           sleep([tick, left].min)
           left -= tick
-          step = left.positive? ? :mark : :finish
-          @lock.synchronize { send(step) if @token == token && held? }
+          @lock.synchronize { send(left.positive? ? :mark : :finish) if @token == token && held? }
         end
       end
     end

@@ -30,8 +30,7 @@ module Memscope
         objects = stacks.sum(&:live_objects).abs
         # The share of the objects that are not samples themselves.
         unsampled = objects > samples ? 1 - samples.fdiv(objects) : 0
-        variance = variance(sums, squares * unsampled, profile)
-        Math.sqrt(variance * (samples + 1) / samples).round
+        Math.sqrt(variance(sums, squares * unsampled, profile) * (samples + 1) / samples).round
       end
 
       # The growth of each window's share, and an upper bound of its error. `signed` has each stack of the later profile

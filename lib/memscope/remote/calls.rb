@@ -183,8 +183,7 @@ module Memscope
 
       # `given` is a String if it comes from another process, and a Symbol if it comes from this process.
       def choose(argument, given, allowed, call: nil)
-        allowed.find { |name| name.name == given.to_s } ||
-          Field.refuse(argument, given, allowed.join(", "), call: call)
+        allowed.find { |name| name.name == given.to_s } || Field.refuse(argument, given, allowed.join(", "), call: call)
       end
     end
   end

@@ -269,8 +269,7 @@ module Memscope
 
     # The path in MEMSCOPE_LISTEN, if the process's environment has one and can be read.
     def configured
-      environment = SystemCall.attempt { File.binread("/proc/#{@pid}/environ") }
-      environment&.slice(%r{(?:\A|\0)MEMSCOPE_LISTEN=(/[^\0]*)}n, 1)
+      SystemCall.attempt { File.binread("/proc/#{@pid}/environ") }&.slice(%r{(?:\A|\0)MEMSCOPE_LISTEN=(/[^\0]*)}n, 1)
     end
 
     def status(key)

@@ -109,8 +109,7 @@ module Memscope
       end
 
       def mallocs
-        paths = read("maps", :mallocs).to_s.scan(%r{ (/[^\n]*)$}).flatten.uniq
-        paths.filter_map do |path|
+        read("maps", :mallocs).to_s.scan(%r{ (/[^\n]*)$}).flatten.uniq.filter_map do |path|
           name, = MALLOCS.find { |_name, pattern| pattern.match?(File.basename(path)) }
           { name: name, path: path } if name
         end

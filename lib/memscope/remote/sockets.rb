@@ -83,8 +83,7 @@ module Memscope
 
       # True if it is a socket of this user, not a link, on which nobody listens.
       def stale?(path)
-        own_socket?(path) &&
-          !Socket.open(:UNIX, :STREAM) { |socket| socket.connect_nonblock(Socket.sockaddr_un(path)) }
+        own_socket?(path) && !Socket.open(:UNIX, :STREAM) { |socket| socket.connect_nonblock(Socket.sockaddr_un(path)) }
       rescue Errno::ECONNREFUSED
         true
       rescue SystemCallError

@@ -32,8 +32,7 @@ module Memscope
       BlackBox.start(role: log ? "puma" : BlackBox::Identity.role) if Runtime.current.black_box.nil?
       return current.resume if current
 
-      controller = Controller.new(SingleHost.new, log)
-      watch = Watch.new(Reporter.new(role: :single), controller: controller)
+      watch = Watch.new(Reporter.new(role: :single), controller: Controller.new(SingleHost.new, log))
       Runtime.current.workers = watch.tap(&:start)
       nil
     end

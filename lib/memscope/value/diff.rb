@@ -43,8 +43,7 @@ module Memscope
         doubts = { pid: ([:other_process, earlier.pid.to_s] unless same_process?(earlier, later)),
                    seconds: (:subtracted_later if earlier.at > later.at) }
         capture({ of: later.class.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid, rows: rows,
-                  cost: Cost.of(:T0),
-                  reasons: { **earlier.reasons, **later.reasons, **doubts, **reasons }.compact },
+                  cost: Cost.of(:T0), reasons: { **earlier.reasons, **later.reasons, **doubts, **reasons }.compact },
                 later.envelope)
       end
 

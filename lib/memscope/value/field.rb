@@ -162,9 +162,7 @@ module Memscope
 
     # @yieldreturn [Boolean] whether it is allowed
     # @return [Object] the given value
-    def self.check(argument, given, allowed, call: nil)
-      yield ? given : refuse(argument, given, allowed, call: call)
-    end
+    def self.check(argument, given, allowed, call: nil) = yield ? given : refuse(argument, given, allowed, call: call)
 
     # @return [Object] the given value, which must be one of those allowed
     def self.choice(argument, given, allowed, call: nil)

@@ -15,8 +15,7 @@ module Memscope
       BEGINNINGS = { "memscope.css" => "base.css" }.freeze
       # By path below the mount point.
       ALL = NAMES.to_h do |name|
-        files = [*BEGINNINGS[name], name]
-        body = files.map { |file| File.binread(File.join(__dir__, "assets", file)) }.join.freeze
+        body = [*BEGINNINGS[name], name].map { |file| File.binread(File.join(__dir__, "assets", file)) }.join.freeze
         type = ::Rack::Mime.mime_type(File.extname(name))
         ["/assets/#{name}", Asset.new(type, body, Digest::SHA256.hexdigest(body)[0, 16].freeze).freeze]
       end.freeze

@@ -66,8 +66,7 @@ module Memscope
       def place = @place ||= @processes.place(form)
 
       def data(name)
-        public_send(name) or
-          raise HttpError.of(404, :not_taken, name: name, place: place, pid: place.pid)
+        public_send(name) or raise HttpError.of(404, :not_taken, name: name, place: place, pid: place.pid)
       end
 
       # @return [String] the page's only reading, or an object of them by name

@@ -94,8 +94,7 @@ module Memscope
         return choose(worker, all: false).first if worker || pid.nil?
 
         all = choose(nil)
-        all.find { |place| place.pid.to_s == pid } or
-          raise HttpError.parameter("pid", pid, all.map(&:pid).join(", "))
+        all.find { |place| place.pid.to_s == pid } or raise HttpError.parameter("pid", pid, all.map(&:pid).join(", "))
       end
 
       # @param given [String, nil] the index of a worker, or "all"; nil for all

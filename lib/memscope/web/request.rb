@@ -95,8 +95,7 @@ module Memscope
 
       # HTML without an Accept header, and where it allows none of the formats.
       def accepted(header)
-        ranges = header.split(",").grep(/[^\s;]/).join(",")
-        TYPES.key(::Rack::Utils.best_q_match(ranges, TYPES.values)) || :html
+        TYPES.key(::Rack::Utils.best_q_match(header.split(",").grep(/[^\s;]/).join(","), TYPES.values)) || :html
       end
 
       def body

@@ -55,8 +55,7 @@ module Memscope
 
           names = blocks.unfollowed_names
           unfollowed = WORDS.fill(:unfollowed, names: names) if names
-          reason = joined(WORDS[:kept], unfollowed) if returned.range.size > 1
-          new(returned.range, returned.private_range, reason)
+          new(returned.range, returned.private_range, (joined(WORDS[:kept], unfollowed) if returned.range.size > 1))
         end
 
         private

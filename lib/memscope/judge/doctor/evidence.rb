@@ -16,9 +16,7 @@ module Memscope
       # @api private
       # @param forked [Boolean] whether the process may share pages with others
       # @return [Range] bytes that the machine gains; if these are unknown, bytes that the process returns
-      def gain(forked: false)
-        returned.private_range || ((forked ? 0 : returned.bytes)..returned.max_bytes)
-      end
+      def gain(forked: false) = returned.private_range || ((forked ? 0 : returned.bytes)..returned.max_bytes)
     end
 
     # Who holds objects, and which class grew, according to the heap graph and the censuses that were taken on the

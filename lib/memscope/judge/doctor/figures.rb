@@ -142,8 +142,7 @@ module Memscope
       #
       # @return [Integer, nil] garbage_bytes; nil if there is no such bound
       def bounded_garbage_bytes
-        overdue = unjudged_increase_bytes > 2 * gc_room
-        garbage_bytes if garbage || overdue || garbage_bytes.to_i < 2 * FLOOR
+        garbage_bytes if garbage || unjudged_increase_bytes > 2 * gc_room || garbage_bytes.to_i < 2 * FLOOR
       end
 
       # @return [Array(String, String), nil] the call that switched the collector or its major collections off, and the

@@ -114,8 +114,7 @@ module Memscope
         end
 
         def rule(id, affected = nil, inapplicable: nil, floor: 0, ratio: 0.0, of: :rss_bytes, &block)
-          subject = WORDS["#{id}.subject"]
-          @all << Rule.new(id, subject, affected, inapplicable, floor, ratio, of, block).freeze
+          @all << Rule.new(id, WORDS["#{id}.subject"], affected, inapplicable, floor, ratio, of, block).freeze
         end
       end
     end

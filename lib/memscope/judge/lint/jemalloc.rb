@@ -35,8 +35,7 @@ module Memscope
       # The recommended text replaces the variable's text.
       def kept
         @allocator.settings.values.select { |one| one.source == conf && taken?(one) }
-                  .select { |one| one.value == @values[one.name] }
-                  .to_h { |one| [one.name, one.given] }
+                  .select { |one| one.value == @values[one.name] }.to_h { |one| [one.name, one.given] }
       end
 
       def source_of(setting)
@@ -44,10 +43,8 @@ module Memscope
       end
 
       def judge
-        per_cpu = ![nil, "disabled"].include?(@values["percpu_arena"])
-        judge_arenas("narenas") if @values["narenas"] && !per_cpu
-        short = @environment.memory_limit_bytes || @environment.forking?
-        judge_decay("dirty_decay_ms", short ? SHORT_MS : USUAL_MS)
+        judge_arenas("narenas") if @values["narenas"] && [nil, "disabled"].include?(@values["percpu_arena"])
+        judge_decay("dirty_decay_ms", @environment.memory_limit_bytes || @environment.forking? ? SHORT_MS : USUAL_MS)
         judge_decay("muzzy_decay_ms", 0)
         OFF.each { |name, (id, off)| turn_off(name, id, off) if harmful?(name, @values[name]) }
       end

@@ -56,8 +56,7 @@ module Memscope
       def judge_arenas(name)
         limit = @values[name]
         few = @environment.arenas
-        many = [FEW_ARENAS, 4 * @environment.parallel].max
-        excessive = [limit, @environment.threads].compact.min > many
+        excessive = [limit, @environment.threads].compact.min > [FEW_ARENAS, 4 * @environment.parallel].max
         harm(name, :too_many_arenas, say(:too_many_arenas, limit: limit, crowd: crowd)) if excessive
         return if limit <= few || (@pairs.key?(name) && !excessive)
 
@@ -85,8 +84,7 @@ module Memscope
 
       # Allocators that are loaded, but serve neither malloc nor, as far as they report, a library.
       def idle
-        found = @allocator.others.select { |one| one.prefix.empty? && !one.allocated_bytes&.positive? }
-        found.map do |one|
+        @allocator.others.select { |one| one.prefix.empty? && !one.allocated_bytes&.positive? }.map do |one|
           problem(:idle_allocator, :warning, say(:idle, name: one.name, path: one.path, reason: one.reason),
                   say(:start_under, given: one.name == :jemalloc ? one.name : one.path))
         end

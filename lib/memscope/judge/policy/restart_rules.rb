@@ -25,8 +25,7 @@ module Memscope
       # @return [Array<Array(Member, Integer)>] workers that may be restarted, each with the bytes that its restart
       #   returns, the largest first
       def uses
-        uses = @group.members.reject { |member| why_not(member) }
-                     .map { |member| [member, expected_bytes(member)] }
+        uses = @group.members.reject { |member| why_not(member) }.map { |member| [member, expected_bytes(member)] }
         uses.sort_by { |member, bytes| [-bytes, -member.leak_bytes_per_hour.to_i, member.pid] }
       end
 

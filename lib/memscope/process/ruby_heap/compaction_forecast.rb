@@ -55,8 +55,7 @@ module Memscope
 
         return @heap.reasons[:pinned_pages_max] || Reasons.sentence(:pins_unknown) unless @heap.compactable_min_bytes
 
-        unmeasured = @version == [3, 2] || (@version <=> [4, 1]) >= 0
-        Reasons.sentence([:compaction_unmeasured, @heap.ruby]) if unmeasured
+        Reasons.sentence([:compaction_unmeasured, @heap.ruby]) if @version == [3, 2] || (@version <=> [4, 1]) >= 0
       end
 
       # The range of these bounds, in bytes, or nil if it is too wide.

@@ -27,8 +27,7 @@ module Memscope
       def initialize(own, boxes)
         @own = own
         @boxes = boxes.select { |box| box.identity.service == own.identity.service }.sort_by { |box| began(box) }
-        ended = @boxes.reject(&:running?)
-        @deaths = ended.map { |box| Postmortem.of(box, others: boxes) }.sort_by(&:last_seen_at)
+        @deaths = @boxes.reject(&:running?).map { |box| Postmortem.of(box, others: boxes) }.sort_by(&:last_seen_at)
       end
 
       # @return [History] continued backwards by those of the processes whose place this one has taken

@@ -44,8 +44,7 @@ module Memscope
         return Reasons.sentence(:puma_stopping) if handles.any? && handles.all?(&:term?)
 
         # A restart of all workers puts each of them into the next phase.
-        whole = serving.size >= workers && handles.map(&:phase).uniq.one?
-        Reasons.sentence(:puma_restarting) unless whole
+        Reasons.sentence(:puma_restarting) unless serving.size >= workers && handles.map(&:phase).uniq.one?
       end
 
       # Counts the workers that begin in place of the worker restarted last, by their first reports, which come before

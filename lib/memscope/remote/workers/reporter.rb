@@ -70,8 +70,7 @@ module Memscope
       def sizes(memory, unshared)
         rss = memory.rss_bytes
         uss = memory.uss_bytes
-        { rss_bytes: rss, pss_bytes: memory.pss_bytes, uss_bytes: uss,
-          shared_bytes: rss && uss && (rss - uss),
+        { rss_bytes: rss, pss_bytes: memory.pss_bytes, uss_bytes: uss, shared_bytes: rss && uss && (rss - uss),
           unshared_since_fork_bytes: (unshared if unshared.is_a?(Integer)) }
       end
 

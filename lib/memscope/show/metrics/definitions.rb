@@ -45,10 +45,7 @@ module Memscope
 
       # @param worker [String, nil] the label of this process; nil for none
       # @return [Hash{Hash{Symbol => String} => Numeric}] by labels; a Hash, so that no two samples have the same labels
-      def samples(reading, worker)
-        worker = nil if shared?
-        reading ? labelled(@read.call(reading), worker) : {}
-      end
+      def samples(reading, worker) = reading ? labelled(@read.call(reading), (worker unless shared?)) : {}
 
       # @param workers [Hash{String => Worker}] by label
       def reported_samples(workers) = {}.merge(*workers.map { |label, one| labelled(@report&.call(one), label) })

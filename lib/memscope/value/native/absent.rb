@@ -10,34 +10,28 @@ module Memscope
     module Absent
       # For each reading, its tier and the fields that are known without the extension.
       READINGS = {
-        ledger: [:T2, { source: :none, rows: [] }],
-        mappings: [:T2, { source: :none, mappings: [] }],
+        ledger: [:T2, { source: :none, rows: [] }], mappings: [:T2, { source: :none, mappings: [] }],
         allocator: [:T0, { name: :unknown, proved: false, proof: "nothing was tried", others: [] }],
-        process_memory: [:T2, {}],
-        cgroup: [:T1, { version: :none }],
-        ruby_heap: [:T2, { slot_sizes: [] }],
+        process_memory: [:T2, {}], cgroup: [:T1, { version: :none }], ruby_heap: [:T2, { slot_sizes: [] }],
         census: [:T3, { classes: [], types: [], imemos: [], slot_sizes: [], ages: [] }],
         heap_graph: [:T3, { retained: [], dominators: [], paths: [], roots: [], garbage: [] }],
-        heap_growth: [:T3, { classes: [], sites: [], paths: [] }],
-        tags: [:T2, { tags: [] }],
+        heap_growth: [:T3, { classes: [], sites: [], paths: [] }], tags: [:T2, { tags: [] }],
         arenas: [:T1, { allocator: :unknown, arenas: [] }],
         judge: [:T1, { verdict: :too_early, shares: {}, confidence: 0.0, evidence: { points: 0 } }],
         tune: [:T1, { allocator: :unknown, arenas: [] }]
       }.freeze
+      # What the other methods return, and those that return nothing.
       ANSWERS = {
         allocator_settings: { settings: [], reasons: {}, confs: [], conf_variable: nil }.freeze,
         allocator_inputs: { variables: {}, secure: false, current: {}, mallopt_callers: [] }.freeze,
-        gc_pause_ms: nil,
-        malloc_profile: nil, stop_profile: nil, inherited: :unsupported, profile_inflation: nil, profile_runs?: false,
-        jemalloc_profiling: nil, profile_session: 0, next_generation: 0,
-        object_profile: nil, object_profile_runs?: false,
-        object_profile_session: 0,
-        stop_object_profile: nil, object_profile_with_objects: nil,
-        measuring: nil, halt_measurement: nil, clear_stack: nil, collect_garbage: nil, open_history: :unsupported,
-        history: nil, history_series: {}.freeze, history_buckets: {}.freeze,
-        open_black_box: :unsupported, write_black_box: false, close_black_box: nil, black_box: nil,
-        read_black_box: :unsupported, terminate: :unsupported, tags_begun?: false
+        history_series: {}.freeze, history_buckets: {}.freeze, profile_session: 0, object_profile_session: 0,
+        next_generation: 0, write_black_box: false,
+        **%i[profile_runs? object_profile_runs? tags_begun?].to_h { |name| [name, false] },
+        **%i[inherited open_history open_black_box read_black_box terminate].to_h { |name| [name, :unsupported] }
       }.freeze
+      NOTHING = %i[gc_pause_ms await_gc collect_garbage malloc_profile stop_profile profile_inflation jemalloc_profiling
+                   object_profile stop_object_profile object_profile_with_objects measuring halt_measurement clear_stack
+                   history close_black_box black_box].freeze
 
       # @param error [LoadError] of the extension
       # @return [String] why the extension is not loaded
@@ -53,6 +47,7 @@ module Memscope
 
       READINGS.each { |name, (tier, known)| define_method(name) { |*| answer(tier, **known) } }
       ANSWERS.each { |name, value| define_method(name) { |*| value } }
+      NOTHING.each { |name| define_method(name) { |*| nil } }
 
       def snapshot(_malloc) = answer(:T1, gc: GC.stat)
 
@@ -74,8 +69,6 @@ module Memscope
         yield
         true
       end
-
-      def await_gc = nil
 
       def tag(_name) = yield
 

@@ -26,8 +26,7 @@ module Memscope
         def sections
           READINGS.drop(1).filter_map do |name|
             reading = public_send(name)
-            options = name == :mappings ? { limit: MAX_MAPPINGS } : {}
-            page = Report.page(reading, **options)
+            page = Report.page(reading, **(name == :mappings ? { limit: MAX_MAPPINGS } : {}))
             next if page.parts.empty? && name == :size_classes
 
             [name, WORDS["heading.#{name}"], WORDS["sentence.#{name}"], reading, page]

@@ -24,8 +24,7 @@ module Memscope
         load_memscope
         return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order[:json]
 
-        seconds = (now - @started).round(1)
-        at = worded(ending ? :at_the_end : :after, title: @order[:title], seconds: seconds)
+        at = worded(ending ? :at_the_end : :after, title: @order[:title], seconds: (now - @started).round(1))
         @io.write("#{at}\n\n") if @order[:every]
         @io.write(readings.map { |reading| reading.to_s(**@order[:display].to_h, **@order[:view].to_h) }.join("\n"))
         @io.write("\n") unless ending
