@@ -13,7 +13,6 @@
 #define MEMSCOPE_ARGUMENTS_7 MEMSCOPE_ARGUMENTS_6, VALUE seventh
 #define NATIVE(name, function, arguments) VALUE native_##function(MEMSCOPE_ARGUMENTS_##arguments);
 #include "natives.def"
-#undef NATIVE
 
 void Init_memscope_allocator(void);
 void Init_memscope_process(void);

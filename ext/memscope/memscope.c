@@ -17,7 +17,6 @@ static void define(void) {
 #define NATIVE(name, function, arguments)                                                                              \
     rb_define_singleton_method(rb_mMemscopeNative, name, native_##function, arguments);
 #include "natives.def"
-#undef NATIVE
     Init_memscope_allocator();
     Init_memscope_process();
     Init_memscope_snapshot();

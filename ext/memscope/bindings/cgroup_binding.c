@@ -19,13 +19,11 @@ static const char *const version_names[] = {
 static const char *const figure_names[] = {
 #include "kernel/cgroup_figures.def"
 };
-#undef FIGURE
 
 #define EVENT(name, v2_file, v2_key, v1_file, v1_key) #name,
 static const char *const event_names[] = {
 #include "kernel/cgroup_events.def"
 };
-#undef EVENT
 
 /* The answer that is being built, and the reading that it is built from. */
 struct answer {

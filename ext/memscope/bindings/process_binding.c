@@ -22,7 +22,6 @@ static VALUE native_rss(VALUE self) {
 static const char *const names[] = {
 #include "kernel/process_memory.def"
 };
-#undef FIGURE
 
 /* The field of /proc/PID/status with the same figure, or the field itself. */
 static enum memscope_process_field fallback_of(enum memscope_process_field field) {

@@ -30,7 +30,6 @@ static ID id_stat_heap;
 static const char *const jemalloc_names[] = {
 #include "malloc/jemalloc_stats.def"
 };
-#undef STAT
 static VALUE jemalloc_keys[MEMSCOPE_JEMALLOC_FIELD_COUNT];
 static VALUE usual_reasons, usual_jemalloc_reason, usual_glibc_reason;
 
@@ -122,7 +121,6 @@ static VALUE jemalloc_to_hash(const struct memscope_jemalloc_stats *stats) {
     const uint64_t values[] = {
 #include "malloc/jemalloc_stats.def"
     };
-#undef STAT
     VALUE pairs[2 * (MEMSCOPE_JEMALLOC_FIELD_COUNT + 2)], *next = pairs, hash = rb_hash_new();
     int64_t in_use = memscope_jemalloc_in_use(stats);
 
@@ -262,7 +260,6 @@ static void define_jemalloc_counters(void) {
     static const char *const kinds[] = {
 #include "malloc/jemalloc_stats.def"
     };
-#undef STAT
     VALUE counters = rb_ary_new();
 
     for (size_t field = 0; field < MEMSCOPE_JEMALLOC_FIELD_COUNT; field++) {

@@ -100,7 +100,6 @@ static void print_stats(const struct memscope_jemalloc_stats *stats) {
 #include "malloc/jemalloc_stats.def"
     printf("\"slab_slack_bytes\":%lld}\n", stats->has_slab_slack ? (long long)stats->slab_slack_bytes : -1LL);
 }
-#undef STAT
 
 /* Prints malloc_stats_print's text as one line. */
 static void print_printed(void) {

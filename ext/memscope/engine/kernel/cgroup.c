@@ -66,13 +66,11 @@ struct source {
 static const struct source figure_sources[] = {
 #include "kernel/cgroup_figures.def"
 };
-#undef FIGURE
 
 #define EVENT(name, v2_file, v2_key, v1_file, v1_key) {v2_file, v2_key, v1_file, v1_key},
 static const struct source event_sources[] = {
 #include "kernel/cgroup_events.def"
 };
-#undef EVENT
 
 static void read_sources(const struct memscope_cgroup *cgroup, struct loaded_file *file, const struct source *sources,
                          size_t count, struct memscope_cgroup_figure *figures) {

@@ -24,7 +24,6 @@ enum memscope_cgroup_field {
 #include "kernel/cgroup_figures.def"
     MEMSCOPE_CGROUP_FIGURE_COUNT
 };
-#undef FIGURE
 
 /* Indexes of memscope_cgroup.events. */
 #define EVENT(name, v2_file, v2_key, v1_file, v1_key) MEMSCOPE_CGROUP_EVENT_##name,
@@ -32,7 +31,6 @@ enum memscope_cgroup_event {
 #include "kernel/cgroup_events.def"
     MEMSCOPE_CGROUP_EVENT_COUNT
 };
-#undef EVENT
 
 struct memscope_cgroup_figure {
     enum memscope_status status; /* UNSUPPORTED if this cgroup version has no such figure */

@@ -53,7 +53,6 @@ struct figure {
 static const struct figure figures[] = {
 #include "kernel/process_memory.def"
 };
-#undef FIGURE
 
 enum memscope_process_source memscope_process_source_of(enum memscope_process_field field) {
     return figures[field].source;

@@ -25,7 +25,6 @@ enum memscope_process_field {
 #include "kernel/process_memory.def"
     MEMSCOPE_PROCESS_FIELD_COUNT
 };
-#undef FIGURE
 
 enum memscope_process_source { MEMSCOPE_PROCESS_STATUS, MEMSCOPE_PROCESS_SMAPS_ROLLUP };
 

@@ -21,7 +21,6 @@ enum memscope_row {
     MEMSCOPE_ROW_COUNT,
     MEMSCOPE_ROW_top = MEMSCOPE_ROW_COUNT
 };
-#undef ROW
 
 /* Not a row: the claim is a Ruby heap page, which the sweep splits by slots. */
 #define MEMSCOPE_CLAIM_HEAP_PAGE ((uint32_t)MEMSCOPE_ROW_COUNT + 1)

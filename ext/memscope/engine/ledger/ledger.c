@@ -6,7 +6,6 @@
 const struct memscope_row_definition memscope_row_definitions[MEMSCOPE_ROW_COUNT] = {
 #include "ledger/ledger_rows.def"
 };
-#undef ROW
 
 int64_t memscope_ledger_row_bytes(const struct memscope_ledger *ledger, enum memscope_row row) {
     int64_t bytes = ledger->bytes[row];

@@ -26,7 +26,6 @@ struct tunable {
 static const struct tunable tunables[] = {
 #include "malloc/glibc_tunables.def"
 };
-#undef TUNABLE
 
 enum { TUNABLE_COUNT = sizeof tunables / sizeof tunables[0] };
 

@@ -64,7 +64,6 @@ static const struct {
 } rows[MEMSCOPE_JEMALLOC_FIELD_COUNT] = {
 #include "malloc/jemalloc_stats.def"
 };
-#undef STAT
 
 static const char *reason_for_no_stats(void) {
     size_t requested;

@@ -18,7 +18,6 @@ enum memscope_jemalloc_field {
 #include "malloc/jemalloc_stats.def"
     MEMSCOPE_JEMALLOC_FIELD_COUNT
 };
-#undef STAT
 
 #define STAT(field, key, type, unit, kind, since) uint64_t field;
 struct memscope_jemalloc_stats {
@@ -28,7 +27,6 @@ struct memscope_jemalloc_stats {
     uint64_t present;  /* 1 << MEMSCOPE_JEMALLOC_HAS_field for each key that could be read */
     bool mixed_epochs; /* rows may be of two epochs, since another caller advanced the epoch during both attempts */
 };
-#undef STAT
 
 /* MALLCTL_ARENAS_ALL of jemalloc/jemalloc.h, the index of all arenas together. */
 #define MEMSCOPE_ALL_ARENAS 4096

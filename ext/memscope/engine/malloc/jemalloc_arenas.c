@@ -14,7 +14,6 @@
 static const struct memscope_jemalloc_key keys[] = {
 #include "malloc/jemalloc_arenas.def"
 };
-#undef KEY
 
 #define KEYS (sizeof keys / sizeof keys[0])
 
@@ -41,7 +40,6 @@ static const char *const prefixes[MEMSCOPE_JEMALLOC_GROUPS] = {
 enum place {
 #include "malloc/jemalloc_arenas.def"
 };
-#undef KEY
 _Static_assert(PLACE_OF_MUTEX_operations <= MEMSCOPE_JEMALLOC_ROW_FIELDS, "a row has a place for each field");
 
 /* A group's keys are contiguous in the table. */

@@ -31,7 +31,6 @@ struct option {
 static const struct option options[] = {
 #include "malloc/jemalloc_options.def"
 };
-#undef OPTION
 
 /* The options that a program can change at run time. Each arena has its own decay times, and these are arena 0's. */
 static const struct option current[] = {
