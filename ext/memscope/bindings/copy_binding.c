@@ -6,7 +6,6 @@
 
 #include "base/copy.h"
 #include "init.h"
-#include "values.h"
 
 #include <string.h>
 

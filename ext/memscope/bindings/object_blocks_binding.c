@@ -6,13 +6,11 @@
  */
 #include "bindings/ledger_binding.h"
 #include "bindings/ruby_heap_binding.h"
-#include "bindings/without_children.h"
 
 #include "init.h"
 #include "ruby/heap/block_walk.h"
 #include "ruby/heap/marking.h"
 #include "ruby/heap/object_blocks.h"
-#include "ruby/ractors.h"
 
 #include <string.h>
 

@@ -5,9 +5,6 @@
 
 #include "values.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 enum memscope_profile_backend { MEMSCOPE_BACKEND_NONE, MEMSCOPE_BACKEND_JEMALLOC, MEMSCOPE_BACKEND_IMPORTS };
 
 /* This process's memory at some moment. */

@@ -8,7 +8,6 @@
 #include "base/scratch.h"
 #include "elf/symbols.h"
 #include "init.h"
-#include "malloc/allocator.h"
 #include "ruby/sample/interned.h"
 #include "ruby/sample/sampled_frames.h"
 #include "ruby/sample/stack_reader.h"

@@ -7,8 +7,6 @@
 #pragma once
 
 #include <ruby.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "base/status.h"
 #include "graph/names.h"

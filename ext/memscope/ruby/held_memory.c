@@ -1,7 +1,6 @@
 #include "values.h"
 
 #include "ruby/held_memory.h"
-#include "ruby/ruby_private.h"
 
 #include "base/copy.h"
 #include "fork/forked_child.h"

@@ -8,9 +8,6 @@
 #pragma once
 
 #include <ruby.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "ruby/ruby_private.h"
 

@@ -10,8 +10,6 @@
 #include <ruby.h>
 #include <ruby/st.h>
 #include <ruby/version.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "values.h"

@@ -1,7 +1,5 @@
 #include "base/address_map.h"
 
-#include <stddef.h>
-
 #include "base/scratch.h"
 
 #define ROOM_BYTES ((uint64_t)1 << 30)

@@ -5,8 +5,6 @@
  */
 #pragma once
 
-#include <stdint.h>
-
 #include "base/status.h"
 #include "graph/heap_graph.h"
 

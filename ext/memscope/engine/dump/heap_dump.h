@@ -5,9 +5,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "dump/dump_output.h"
 #include "graph/heap_graph.h"
 

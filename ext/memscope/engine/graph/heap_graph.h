@@ -8,11 +8,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/status.h"
 #include "graph/names.h"
 
 #define MEMSCOPE_NO_NODE UINT32_MAX

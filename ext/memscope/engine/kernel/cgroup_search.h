@@ -3,8 +3,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "kernel/cgroup_text.h"
 
 struct memscope_cgroup_search {

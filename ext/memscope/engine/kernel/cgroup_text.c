@@ -2,7 +2,6 @@
 
 #include "base/text_file.h"
 
-#include <stddef.h>
 #include <string.h>
 
 /* v1 prints PAGE_COUNTER_MAX pages for "no limit": 2^63 bytes minus one page, which is 64 KiB at most. */

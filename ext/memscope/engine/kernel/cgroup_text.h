@@ -1,8 +1,6 @@
 /* Parsers for the kernel's files on cgroups, as NUL-terminated text. No allocation, no system call. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "kernel/cgroup.h"
 
 /* Bytes for any of the files: memory.stat, the longest, has some 70 lines. */

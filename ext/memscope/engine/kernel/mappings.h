@@ -1,10 +1,6 @@
 /* The mappings of this process or, in a copy (base/copy.h), of its original, as maps and smaps of /proc list them. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/scratch.h"
 #include "base/status.h"
 

@@ -1,10 +1,6 @@
 /* The resident pages of this process, from the best source that this kernel grants. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/range.h"
 #include "base/scratch.h"
 #include "base/status.h"

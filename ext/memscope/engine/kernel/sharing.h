@@ -4,9 +4,6 @@
  */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/range.h"
 #include "base/scratch.h"
 #include "base/status.h"

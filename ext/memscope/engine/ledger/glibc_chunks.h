@@ -8,10 +8,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/own_memory.h"
 #include "base/scratch.h"
 #include "kernel/residency.h"

@@ -5,8 +5,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/own_memory.h"
 #include "base/scratch.h"
 #include "ledger/claims.h"

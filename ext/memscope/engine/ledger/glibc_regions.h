@@ -8,9 +8,6 @@
  */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "ledger/claims.h"
 
 /* struct heap_info, at the start of every heap of an arena other than the main one. 2.35 appended fields. */

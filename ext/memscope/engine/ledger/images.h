@@ -3,9 +3,6 @@
  */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/range.h"
 #include "base/scratch.h"
 #include "ledger/claims.h"

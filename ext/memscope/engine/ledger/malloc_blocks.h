@@ -8,10 +8,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "ledger/ledger.h"
 #include "malloc/jemalloc_keys.h"
 

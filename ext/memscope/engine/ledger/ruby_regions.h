@@ -4,10 +4,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "ledger/claims.h"
 
 /* A GC heap page: header, slot_count slots of slot_bytes each from start + slots_offset on, and an unused tail. */

@@ -6,12 +6,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/record.h"
-#include "base/status.h"
 #include "base/text.h"
 
 #define MEMSCOPE_ALLOCATOR_PATH 4096

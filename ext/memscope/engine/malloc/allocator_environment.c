@@ -1,6 +1,5 @@
 #include "malloc/allocator_environment.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/auxv.h>

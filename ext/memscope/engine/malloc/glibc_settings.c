@@ -2,7 +2,6 @@
 
 #include "malloc/allocator_environment.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -13,8 +13,6 @@
 #pragma once
 
 #include <limits.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "base/status.h"
 #include "malloc/jemalloc.h"

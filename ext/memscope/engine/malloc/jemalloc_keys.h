@@ -1,10 +1,6 @@
 /* The process's mallctl, and its keys by mib. A lookup takes 0.09 µs by name, and 0.014 µs by mib. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "malloc/jemalloc.h"
 

@@ -3,7 +3,6 @@
 #include "malloc/allocator.h"
 #include "malloc/jemalloc_control.h"
 
-#include <stddef.h>
 #include <string.h>
 
 #define WEAK __attribute__((weak))

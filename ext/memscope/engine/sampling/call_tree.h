@@ -7,8 +7,6 @@
  */
 #pragma once
 
-#include <stdint.h>
-
 #include "sampling/counted_texts.h"
 
 #define MEMSCOPE_CALL_NODES 131072

@@ -7,8 +7,6 @@
  */
 #pragma once
 
-#include <stdint.h>
-
 #include "base/scratch.h"
 #include "base/status.h"
 #include "sampling/sampled_stack.h"

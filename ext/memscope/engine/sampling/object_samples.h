@@ -14,9 +14,6 @@
 #include "sampling/counted_texts.h"
 #include "sampling/sampling_plan.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #define MEMSCOPE_OBJECT_SAMPLES 65536
 
 /* A sample identifies its object by its address, and is a user of its stack and texts, each 0 if none. */

@@ -1,6 +1,5 @@
 #include "sampling/unwind_rules.h"
 
-#include <stddef.h>
 #include <string.h>
 
 /* DWARF register numbers of the x86-64 psABI (figure 3.36), where the return address counts as a register. */

@@ -7,8 +7,6 @@
  */
 #pragma once
 
-#include <stdint.h>
-
 #include "base/range.h"
 #include "elf/object_lookup.h"
 

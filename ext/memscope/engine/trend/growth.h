@@ -1,7 +1,6 @@
 /* Unbounded growth in one series, apart from the causes that move a healthy process's memory. Pure. Needs no GVL. */
 #pragma once
 
-#include "trend/floors.h"
 #include "trend/regression.h"
 
 /* Growth is detected at this many standard errors. */

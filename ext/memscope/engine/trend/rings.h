@@ -12,10 +12,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/record.h"
 
 #define MEMSCOPE_RINGS_SERIES 23

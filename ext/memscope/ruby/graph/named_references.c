@@ -1,4 +1,3 @@
-#include "values.h"
 
 #include "base/own_memory.h"
 #include "ruby/graph/named_references.h"

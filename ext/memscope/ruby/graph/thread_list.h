@@ -6,8 +6,6 @@
 #pragma once
 
 #include <ruby.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 #include "ruby/heap/heap_references.h"
 

@@ -11,9 +11,6 @@
 #include "ruby/heap/ruby_heap.h"
 #include "ruby/held_memory.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #define MEMSCOPE_UNFOLLOWED_TYPES 32
 
 /* Objects that own more than is known, by type. */

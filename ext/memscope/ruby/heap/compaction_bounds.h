@@ -4,8 +4,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "record_structs.h"
 
 #include "ledger/ruby_regions.h"

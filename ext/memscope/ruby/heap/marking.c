@@ -1,4 +1,3 @@
-#include "values.h"
 
 #include "ruby/heap/marking.h"
 

@@ -8,9 +8,6 @@
 #include "base/status.h"
 #include "ruby/heap/page_index.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 struct memscope_marking {
     struct memscope_page_index pages;
     uint64_t *marked; /* a bit a slot */

@@ -1,4 +1,3 @@
-#include "values.h"
 
 #include "ruby/heap/object_blocks.h"
 #include "ruby/held_memory.h"

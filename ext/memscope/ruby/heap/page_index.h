@@ -5,8 +5,6 @@
 #pragma once
 
 #include <ruby.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "base/scratch.h"
 #include "ruby/heap/ruby_heap.h"

@@ -1,4 +1,3 @@
-#include "values.h"
 
 #include "ruby/heap/heap_fit.h"
 #include "ruby/heap/pin_survey.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ruby.h>
-#include <stdbool.h>
 
 #include "ruby/heap/page_index.h"
 

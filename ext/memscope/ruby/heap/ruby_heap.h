@@ -3,9 +3,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/scratch.h"
 #include "ledger/ruby_regions.h"
 

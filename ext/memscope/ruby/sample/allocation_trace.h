@@ -15,8 +15,6 @@
 #include "sampling/allocation_counts.h"
 
 #include <ruby.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 /* Why a trace cannot start. */
 enum memscope_trace_obstacle {

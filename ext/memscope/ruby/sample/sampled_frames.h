@@ -15,8 +15,6 @@
 
 #include "values.h"
 
-#include <stdbool.h>
-
 /* Maps the tables, once. Returns false if there is no memory. Must come before everything below. */
 bool memscope_sampled_frames_open(void);
 
