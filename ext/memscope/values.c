@@ -28,6 +28,12 @@ VALUE memscope_name_value(const struct memscope_names *names, uint64_t number) {
     return length == 0 ? Qnil : rb_utf8_str_new(name, (long)length);
 }
 
+VALUE memscope_set_pairs(VALUE hash, const struct memscope_pair *pairs, size_t count) {
+    for (size_t index = 0; index < count; index++)
+        memscope_hash_set(hash, pairs[index].key, pairs[index].value);
+    return hash;
+}
+
 static VALUE value_of(const struct memscope_member *member, const char *at, const struct memscope_names *names) {
     union {
         uint64_t number;

@@ -25,6 +25,19 @@ static inline void memscope_hash_set(VALUE hash, const char *key, VALUE value) {
     rb_hash_aset(hash, memscope_symbol(key), value);
 }
 
+struct memscope_pair {
+    const char *key;
+    VALUE value;
+};
+
+/* Sets the pairs, as in memscope_hash_add(hash, {"name", name}, {"bytes", bytes}), in a hash or a new one. Returns it.
+ */
+VALUE memscope_set_pairs(VALUE hash, const struct memscope_pair *pairs, size_t count);
+#define memscope_hash_add(hash, ...)                                                                                   \
+    memscope_set_pairs(hash, (const struct memscope_pair[]){__VA_ARGS__},                                              \
+                       sizeof((struct memscope_pair[]){__VA_ARGS__}) / sizeof(struct memscope_pair))
+#define memscope_hash_of(...) memscope_hash_add(rb_hash_new(), __VA_ARGS__)
+
 /* The Integer that the hash has under a key, 1 for true, 0 if the hash does not have the key. */
 static inline size_t memscope_hash_get_size(VALUE hash, const char *key) {
     VALUE value = rb_hash_lookup(hash, memscope_symbol(key));

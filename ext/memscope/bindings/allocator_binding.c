@@ -31,24 +31,19 @@ struct settings {
 
 static void add_setting(const struct memscope_setting *setting, void *context) {
     const struct settings *settings = context;
-    VALUE hash = rb_hash_new(), name = memscope_text_value(setting->name);
+    VALUE name = memscope_text_value(setting->name);
 
-    memscope_hash_set(hash, "name", name);
-    memscope_hash_set(hash, "value", setting_value(setting));
-    memscope_hash_set(hash, "source", rb_utf8_str_new_cstr(setting->source));
-    memscope_hash_set(hash, "given", memscope_text_value(setting->given));
-    memscope_hash_set(hash, "ignored", memscope_text_or_nil(setting->ignored));
-    rb_ary_push(settings->list, hash);
+    rb_ary_push(settings->list, memscope_hash_of({"name", name}, {"value", setting_value(setting)},
+                                                 {"source", rb_utf8_str_new_cstr(setting->source)},
+                                                 {"given", memscope_text_value(setting->given)},
+                                                 {"ignored", memscope_text_or_nil(setting->ignored)}));
     if (setting->reason)
         rb_hash_aset(settings->reasons, rb_to_symbol(name), rb_utf8_str_new_cstr(setting->reason));
 }
 
 static void add_conf(const char *source, const char *text, void *list) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "source", rb_utf8_str_new_cstr(source));
-    memscope_hash_set(hash, "text", text ? rb_utf8_str_new_cstr(text) : Qnil);
-    rb_ary_push((VALUE)list, hash);
+    rb_ary_push((VALUE)list, memscope_hash_of({"source", rb_utf8_str_new_cstr(source)},
+                                              {"text", text ? rb_utf8_str_new_cstr(text) : Qnil}));
 }
 
 /*
@@ -57,16 +52,13 @@ static void add_conf(const char *source, const char *text, void *list) {
  */
 VALUE native_allocator_settings(VALUE self) {
     struct settings settings = {rb_ary_new(), rb_hash_new()};
-    VALUE hash = rb_hash_new(), confs = rb_ary_new();
+    VALUE confs = rb_ary_new(), variable = memscope_text_or_nil(memscope_allocator_confs(add_conf, (void *)confs));
     const char *reason = memscope_allocator_settings(add_setting, &settings);
 
     if (reason)
         memscope_hash_set(settings.reasons, "settings", rb_utf8_str_new_cstr(reason));
-    memscope_hash_set(hash, "settings", settings.list);
-    memscope_hash_set(hash, "reasons", settings.reasons);
-    memscope_hash_set(hash, "conf_variable", memscope_text_or_nil(memscope_allocator_confs(add_conf, (void *)confs)));
-    memscope_hash_set(hash, "confs", confs);
-    return hash;
+    return memscope_hash_of({"settings", settings.list}, {"reasons", settings.reasons}, {"conf_variable", variable},
+                            {"confs", confs});
 }
 
 static VALUE others_list(VALUE reasons) {
@@ -74,45 +66,35 @@ static VALUE others_list(VALUE reasons) {
     size_t count = memscope_allocator_others(&others);
     VALUE list = rb_ary_new_capa((long)count);
 
-    for (size_t index = 0; index < count; index++) {
-        VALUE hash = rb_hash_new();
-
-        memscope_hash_set(hash, "name", memscope_symbol(memscope_allocator_name_text(others[index].name)));
-        memscope_hash_set(hash, "version", memscope_text_or_nil(others[index].version));
-        memscope_hash_set(hash, "path", rb_utf8_str_new_cstr(others[index].path));
-        memscope_hash_set(hash, "prefix", rb_utf8_str_new_cstr(others[index].prefix));
-        memscope_hash_set(hash, "allocated_bytes", memscope_number_or_nil(others[index].allocated_bytes));
-        memscope_hash_set(hash, "reason", rb_utf8_str_new_cstr(memscope_other_allocator_reason(&others[index])));
-        rb_ary_push(list, hash);
-    }
+    for (size_t index = 0; index < count; index++)
+        rb_ary_push(
+            list, memscope_hash_of({"name", memscope_symbol(memscope_allocator_name_text(others[index].name))},
+                                   {"version", memscope_text_or_nil(others[index].version)},
+                                   {"path", rb_utf8_str_new_cstr(others[index].path)},
+                                   {"prefix", rb_utf8_str_new_cstr(others[index].prefix)},
+                                   {"allocated_bytes", memscope_number_or_nil(others[index].allocated_bytes)},
+                                   {"reason", rb_utf8_str_new_cstr(memscope_other_allocator_reason(&others[index]))}));
     if (count == MEMSCOPE_OTHER_ALLOCATORS)
         memscope_set_reason_of(reasons, "others", "others_truncated", INT2FIX(MEMSCOPE_OTHER_ALLOCATORS));
     return list;
 }
 
-static void add_identity(VALUE hash, VALUE reasons) {
+/* Memscope::Native.allocator */
+VALUE native_allocator(VALUE self) {
+    uint64_t began = memscope_now_ns();
     const struct memscope_allocator *allocator = memscope_allocator_current();
+    VALUE reasons = rb_hash_new(), proof = rb_utf8_str_new_cstr(allocator->proof), hash;
 
-    memscope_hash_set(hash, "name", memscope_symbol(memscope_allocator_name_text(allocator->name)));
-    memscope_hash_set(hash, "version", memscope_text_or_nil(allocator->version));
-    memscope_hash_set(hash, "path", memscope_text_or_nil(allocator->path));
-    memscope_hash_set(hash, "proved", allocator->proved ? Qtrue : Qfalse);
-    memscope_hash_set(hash, "proof", rb_utf8_str_new_cstr(allocator->proof));
+    hash = memscope_hash_of(
+        {"name", memscope_symbol(memscope_allocator_name_text(allocator->name))},
+        {"version", memscope_text_or_nil(allocator->version)}, {"path", memscope_text_or_nil(allocator->path)},
+        {"proved", allocator->proved ? Qtrue : Qfalse}, {"proof", proof}, {"others", others_list(reasons)});
     if (!allocator->proved)
-        memscope_hash_set(reasons, "name", rb_utf8_str_new_cstr(allocator->proof));
+        memscope_hash_set(reasons, "name", proof);
     if (allocator->version[0] == '\0')
         memscope_set_reason(reasons, "version", allocator->proved ? "version_unknown" : "allocator_unknown");
     if (allocator->path[0] == '\0')
         memscope_set_reason(reasons, "path", "object_unknown");
-}
-
-/* Memscope::Native.allocator */
-VALUE native_allocator(VALUE self) {
-    uint64_t began = memscope_now_ns();
-    VALUE hash = rb_hash_new(), reasons = rb_hash_new();
-
-    add_identity(hash, reasons);
-    memscope_hash_set(hash, "others", others_list(reasons));
     return memscope_finish(hash, reasons, "T0", began, 0, 0);
 }
 
@@ -154,15 +136,13 @@ static VALUE mallopt_callers(void) {
 
 /* Memscope::Native.allocator_inputs: the environment's variables, and the settings that change at run time. */
 VALUE native_allocator_inputs(VALUE self) {
-    VALUE hash = rb_hash_new(), variables = rb_hash_new(), current = rb_hash_new();
+    VALUE variables = rb_hash_new(), current = rb_hash_new();
 
     memscope_allocator_environment_given(add_variable, (void *)variables);
     memscope_allocator_current_settings(add_current, (void *)current);
-    memscope_hash_set(hash, "variables", variables);
-    memscope_hash_set(hash, "secure", memscope_allocator_environment_is_ignored() ? Qtrue : Qfalse);
-    memscope_hash_set(hash, "current", current);
-    memscope_hash_set(hash, "mallopt_callers", mallopt_callers());
-    return hash;
+    return memscope_hash_of({"variables", variables},
+                            {"secure", memscope_allocator_environment_is_ignored() ? Qtrue : Qfalse},
+                            {"current", current}, {"mallopt_callers", mallopt_callers()});
 }
 
 /* Native.environment_at_load(name) -> String or nil: a captured variable as it was before ENV could change it. */

@@ -108,9 +108,7 @@ static void set_jemalloc_arenas(VALUE body, const struct memscope_jemalloc_arena
         else
             rb_ary_push(list, hash);
     }
-    memscope_hash_set(body, "epoch", ULL2NUM(arenas->epoch));
-    memscope_hash_set(body, "limit", UINT2NUM(arenas->narenas));
-    memscope_hash_set(body, "arenas", list);
+    memscope_hash_add(body, {"epoch", ULL2NUM(arenas->epoch)}, {"limit", UINT2NUM(arenas->narenas)}, {"arenas", list});
 }
 
 static VALUE free_sizes_to_array(const struct memscope_glibc_arenas *arenas, const struct memscope_glibc_arena *arena) {
@@ -118,14 +116,11 @@ static VALUE free_sizes_to_array(const struct memscope_glibc_arenas *arenas, con
 
     for (size_t index = 0; index < arena->size_count; index++) {
         const struct memscope_glibc_free_size *size = &arenas->sizes[arena->first_size + index];
-        VALUE hash = rb_hash_new();
 
-        memscope_hash_set(hash, "from_bytes", ULL2NUM(size->from_bytes));
-        memscope_hash_set(hash, "to_bytes", ULL2NUM(size->to_bytes));
-        memscope_hash_set(hash, "bytes", ULL2NUM(size->bytes));
-        memscope_hash_set(hash, "blocks", ULL2NUM(size->blocks));
-        memscope_hash_set(hash, "unsorted", size->unsorted ? Qtrue : Qfalse);
-        rb_ary_push(list, hash);
+        rb_ary_push(list,
+                    memscope_hash_of({"from_bytes", ULL2NUM(size->from_bytes)}, {"to_bytes", ULL2NUM(size->to_bytes)},
+                                     {"bytes", ULL2NUM(size->bytes)}, {"blocks", ULL2NUM(size->blocks)},
+                                     {"unsorted", size->unsorted ? Qtrue : Qfalse}));
     }
     return list;
 }
@@ -142,10 +137,9 @@ static void set_glibc_arenas(VALUE body, const struct memscope_glibc_arenas *are
 
     for (size_t index = 0; index < arenas->count; index++)
         rb_ary_push(list, glibc_arena_to_hash(arenas, &arenas->list[index]));
-    memscope_hash_set(body, "arenas", list);
-    memscope_hash_set(body, "merged", glibc_arena_to_hash(arenas, &arenas->merged));
-    memscope_hash_set(body, "mmapped_bytes", ULL2NUM(arenas->mmapped_bytes));
-    memscope_hash_set(body, "mmapped_blocks", ULL2NUM(arenas->mmapped_blocks));
+    memscope_hash_add(body, {"arenas", list}, {"merged", glibc_arena_to_hash(arenas, &arenas->merged)},
+                      {"mmapped_bytes", ULL2NUM(arenas->mmapped_bytes)},
+                      {"mmapped_blocks", ULL2NUM(arenas->mmapped_blocks)});
 }
 
 static void set_classes(VALUE body, const struct memscope_jemalloc_classes *classes) {
@@ -153,15 +147,13 @@ static void set_classes(VALUE body, const struct memscope_jemalloc_classes *clas
 
     for (size_t index = 0; index < classes->count; index++) {
         const struct memscope_jemalloc_class *class = &classes->list[index];
-        VALUE hash = rb_hash_new();
+        VALUE hash = memscope_hash_of({"kind", memscope_symbol(class->large ? "large" : "small")});
 
-        memscope_hash_set(hash, "kind", memscope_symbol(class->large ? "large" : "small"));
         set_row(hash, class->large ? MEMSCOPE_JEMALLOC_EXTENT : MEMSCOPE_JEMALLOC_SLAB, &class->size, 0);
         set_row(hash, class->large ? MEMSCOPE_JEMALLOC_LARGE : MEMSCOPE_JEMALLOC_BIN, &class->statistics, 0);
         rb_ary_push(list, hash);
     }
-    memscope_hash_set(body, "epoch", ULL2NUM(classes->epoch));
-    memscope_hash_set(body, "classes", list);
+    memscope_hash_add(body, {"epoch", ULL2NUM(classes->epoch)}, {"classes", list});
 }
 
 /* The reason why there is no list, or nil. */

@@ -154,17 +154,14 @@ VALUE native_close_black_box(VALUE self) {
  * it kept from the box have been written again.
  */
 VALUE native_black_box(VALUE self) {
-    VALUE hash;
-
     if (!has_box())
         return Qnil;
-    hash = rb_hash_new();
-    memscope_hash_set(hash, "path", rb_utf8_str_new_cstr(own.path));
-    memscope_hash_set(hash, "bytes", ULL2NUM(memscope_box_bytes()));
-    memscope_hash_set(hash, "in_memory", own.box.in_memory ? Qtrue : Qfalse);
-    memscope_hash_set(hash, "written_at", own.written_at == 0 ? Qnil : ULL2NUM(own.written_at));
-    memscope_hash_set(hash, "reason", own.writing ? stalled() : own.unwritten ? unwritten() : Qnil);
-    return hash;
+    return memscope_hash_of({"path", rb_utf8_str_new_cstr(own.path)}, {"bytes", ULL2NUM(memscope_box_bytes())},
+                            {"in_memory", own.box.in_memory ? Qtrue : Qfalse},
+                            {"written_at", own.written_at == 0 ? Qnil : ULL2NUM(own.written_at)},
+                            {"reason", own.writing     ? stalled()
+                                       : own.unwritten ? unwritten()
+                                                       : Qnil});
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -213,14 +210,11 @@ static VALUE slots_to_hash(const struct memscope_box_contents *contents) {
     VALUE hash = rb_hash_new();
 
     for (size_t slot = MEMSCOPE_BOX_rings + 1; slot < MEMSCOPE_BOX_SLOTS; slot++) {
-        VALUE text = memscope_text_value(contents->slots[slot].text), entry;
+        VALUE text = memscope_text_value(contents->slots[slot].text);
 
-        if (NIL_P(text))
-            continue;
-        entry = rb_hash_new();
-        memscope_hash_set(entry, "at", ULL2NUM(contents->slots[slot].at));
-        memscope_hash_set(entry, "text", text);
-        memscope_hash_set(hash, slot_names[slot], entry);
+        if (!NIL_P(text))
+            memscope_hash_set(hash, slot_names[slot],
+                              memscope_hash_of({"at", ULL2NUM(contents->slots[slot].at)}, {"text", text}));
     }
     return hash;
 }
@@ -229,7 +223,6 @@ static VALUE contents_to_hash(VALUE argument) {
     struct reading *reading = (struct reading *)argument;
     const struct memscope_box_contents *contents = &reading->contents;
     uint64_t written_at = 0;
-    VALUE hash = rb_hash_new();
 
     memscope_without_gvl(read_box, reading);
     if (reading->status == MEMSCOPE_UNSUPPORTED)
@@ -239,10 +232,9 @@ static VALUE contents_to_hash(VALUE argument) {
     for (size_t slot = 0; slot < MEMSCOPE_BOX_SLOTS; slot++)
         if (contents->slots[slot].at > written_at)
             written_at = contents->slots[slot].at;
-    memscope_hash_set(hash, "written_at", written_at == 0 ? Qnil : ULL2NUM(written_at));
-    memscope_hash_set(hash, "slots", slots_to_hash(contents));
-    memscope_hash_set(hash, "history", memscope_history_of(contents->rings, &contents->slots[MEMSCOPE_BOX_rings].at));
-    return hash;
+    return memscope_hash_of({"written_at", written_at == 0 ? Qnil : ULL2NUM(written_at)},
+                            {"slots", slots_to_hash(contents)},
+                            {"history", memscope_history_of(contents->rings, &contents->slots[MEMSCOPE_BOX_rings].at)});
 }
 
 static VALUE close_reading(VALUE argument) {

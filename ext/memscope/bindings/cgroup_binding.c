@@ -86,25 +86,18 @@ static void set_events(struct answer *answer) {
 }
 
 static VALUE stall_to_hash(const struct memscope_cgroup_stall *stall) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "avg10", DBL2NUM(stall->avg10));
-    memscope_hash_set(hash, "avg60", DBL2NUM(stall->avg60));
-    memscope_hash_set(hash, "avg300", DBL2NUM(stall->avg300));
-    memscope_hash_set(hash, "total_us", ULL2NUM(stall->total_us));
-    return hash;
+    return memscope_hash_of({"avg10", DBL2NUM(stall->avg10)}, {"avg60", DBL2NUM(stall->avg60)},
+                            {"avg300", DBL2NUM(stall->avg300)}, {"total_us", ULL2NUM(stall->total_us)});
 }
 
 static void set_pressure(struct answer *answer) {
     const struct memscope_cgroup *cgroup = answer->cgroup;
     struct memscope_cgroup_figure absence = {.status = cgroup->pressure_status};
-    VALUE pressure;
 
     if (cgroup->pressure_status == MEMSCOPE_OK) {
-        pressure = rb_hash_new();
-        memscope_hash_set(pressure, "some", stall_to_hash(&cgroup->pressure.some));
-        memscope_hash_set(pressure, "full", stall_to_hash(&cgroup->pressure.full));
-        memscope_hash_set(answer->body, "pressure", pressure);
+        memscope_hash_set(answer->body, "pressure",
+                          memscope_hash_of({"some", stall_to_hash(&cgroup->pressure.some)},
+                                           {"full", stall_to_hash(&cgroup->pressure.full)}));
         return;
     }
     if (cgroup->version == MEMSCOPE_CGROUP_V2 && *cgroup->directory)
@@ -127,10 +120,10 @@ static void set_cpu_limit(struct answer *answer) {
 static void set_place(struct answer *answer, enum memscope_status status) {
     const struct memscope_cgroup *cgroup = answer->cgroup;
 
-    memscope_hash_set(answer->body, "version", memscope_symbol(version_names[cgroup->version]));
-    memscope_hash_set(answer->body, "path", memscope_text_or_nil(cgroup->path));
-    memscope_hash_set(answer->body, "directory", memscope_text_or_nil(cgroup->directory));
-    memscope_hash_set(answer->body, "limit_directory", memscope_text_or_nil(cgroup->limit_directory));
+    memscope_hash_add(answer->body, {"version", memscope_symbol(version_names[cgroup->version])},
+                      {"path", memscope_text_or_nil(cgroup->path)},
+                      {"directory", memscope_text_or_nil(cgroup->directory)},
+                      {"limit_directory", memscope_text_or_nil(cgroup->limit_directory)});
     if (cgroup->version == MEMSCOPE_CGROUP_NONE)
         memscope_hash_set(answer->reasons, "version",
                           *cgroup->path ? memscope_reason("memory_controller_absent")

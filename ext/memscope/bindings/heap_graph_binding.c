@@ -176,28 +176,21 @@ static VALUE step_hash(const struct memscope_names *names, const struct memscope
                                         "local",    "index", "key",      "value", "thread_local"};
     enum memscope_edge_kind kind = MEMSCOPE_EDGE_KIND(step->edge);
     uint32_t number = MEMSCOPE_EDGE_NUMBER(step->edge);
-    VALUE hash = rb_hash_new();
+    VALUE by = kind == MEMSCOPE_EDGE_INDEX ? rb_obj_as_string(UINT2NUM(number)) : memscope_name_value(names, number);
 
-    memscope_hash_set(hash, "name", memscope_name_value(names, step->name));
-    memscope_hash_set(hash, "times", UINT2NUM(step->times));
-    memscope_hash_set(hash, "edge", memscope_symbol(edges[kind]));
-    memscope_hash_set(hash, "by",
-                      kind == MEMSCOPE_EDGE_INDEX ? rb_obj_as_string(UINT2NUM(number))
-                                                  : memscope_name_value(names, number));
-    memscope_hash_set(hash, "made_at", place(names, step->name));
-    memscope_hash_set(hash, "thread_name", thread_name(threads, step->thread));
-    return hash;
+    return memscope_hash_of({"name", memscope_name_value(names, step->name)}, {"times", UINT2NUM(step->times)},
+                            {"edge", memscope_symbol(edges[kind])}, {"by", by}, {"made_at", place(names, step->name)},
+                            {"thread_name", thread_name(threads, step->thread)});
 }
 
 VALUE memscope_path_hash(const struct memscope_heap_answer *answer, const struct memscope_thread_list *threads,
                          const struct memscope_path_answer *path) {
-    VALUE hash = memscope_path_sums_named_hash(&path->path_sums, &answer->names), steps = rb_ary_new();
+    VALUE steps = rb_ary_new();
 
     for (size_t index = 0; index < path->step_count; index++)
         rb_ary_push(steps, step_hash(&answer->names, threads, &path->steps[index]));
-    memscope_hash_set(hash, "held_made_at", place(&answer->names, path->held_class));
-    memscope_hash_set(hash, "steps", steps);
-    return hash;
+    return memscope_hash_add(memscope_path_sums_named_hash(&path->path_sums, &answer->names),
+                             {"held_made_at", place(&answer->names, path->held_class)}, {"steps", steps});
 }
 
 static VALUE path_hash(const struct graph_scan *scan, const struct memscope_path_answer *path) {
@@ -206,11 +199,10 @@ static VALUE path_hash(const struct graph_scan *scan, const struct memscope_path
 
 static VALUE dominator_hash(const struct graph_scan *scan, const struct memscope_dominator_answer *dominator) {
     const struct memscope_names *names = &scan->answer.names;
-    VALUE hash = memscope_dominator_sums_named_hash(&dominator->dominator_sums, names);
 
-    memscope_hash_set(hash, "held_made_at", place(names, dominator->held_class));
-    memscope_hash_set(hash, "path", path_hash(scan, &dominator->path));
-    return hash;
+    return memscope_hash_add(memscope_dominator_sums_named_hash(&dominator->dominator_sums, names),
+                             {"held_made_at", place(names, dominator->held_class)},
+                             {"path", path_hash(scan, &dominator->path)});
 }
 
 /* The lines that allocated most, garbage included, or nil if they are unknown. */
@@ -239,30 +231,26 @@ static void set_lists(VALUE hash, const struct graph_scan *scan) {
         rb_ary_push(dominators, dominator_hash(scan, &found->dominators[index]));
     for (size_t index = 0; has_roots && index < found->path_count; index++)
         rb_ary_push(paths, path_hash(scan, &found->paths[index]));
-    memscope_hash_set(hash, "retained", memscope_class_row_list(found->retained, found->retained_count, names));
-    memscope_hash_set(hash, "dominators", dominators);
-    memscope_hash_set(hash, "paths", paths);
-    memscope_hash_set(hash, "roots", memscope_root_row_list(found->roots, has_roots ? found->root_count : 0, names));
-    memscope_hash_set(
-        hash, "garbage",
-        memscope_class_row_list(found->garbage_classes, tells_garbage(scan) ? found->garbage_class_count : 0, names));
-    memscope_hash_set(hash, "sites", sites_of(scan));
+    memscope_hash_add(hash, {"retained", memscope_class_row_list(found->retained, found->retained_count, names)},
+                      {"dominators", dominators}, {"paths", paths},
+                      {"roots", memscope_root_row_list(found->roots, has_roots ? found->root_count : 0, names)},
+                      {"garbage", memscope_class_row_list(found->garbage_classes,
+                                                          tells_garbage(scan) ? found->garbage_class_count : 0, names)},
+                      {"sites", sites_of(scan)});
 }
 
 static VALUE strings_hash(const struct graph_scan *scan) {
     const struct memscope_heap_answer *found = &scan->answer;
-    VALUE hash = memscope_string_sums_hash(&found->strings);
 
-    memscope_hash_set(hash, "duplicates",
-                      memscope_duplicates_list(found->duplicates, found->duplicates_count, &found->names));
-    return hash;
+    return memscope_hash_add(
+        memscope_string_sums_hash(&found->strings),
+        {"duplicates", memscope_duplicates_list(found->duplicates, found->duplicates_count, &found->names)});
 }
 
 static VALUE totals_hash(const struct graph_scan *scan) {
     bool known = NIL_P(scan->refusal), forked = scan->call.in_child;
     uint64_t pause_us = scan->call.child.pause_ns / 1000;
     struct memscope_graph_totals totals = known ? scan->answer.totals : memscope_graph_totals_unknown;
-    VALUE hash;
 
     if (known && !scan->of_file)
         totals.walked_in = memscope_text_of(forked ? "child" : "process");
@@ -272,9 +260,8 @@ static VALUE totals_hash(const struct graph_scan *scan) {
         totals.child_bytes = MEMSCOPE_UNKNOWN;
     if (!tells_garbage(scan))
         totals.garbage_count = totals.garbage_slot_bytes = totals.garbage_bytes = MEMSCOPE_UNKNOWN;
-    hash = memscope_graph_totals_hash(&totals);
-    memscope_hash_set(hash, "strings", known && scan->question.strings ? strings_hash(scan) : Qnil);
-    return hash;
+    return memscope_hash_add(memscope_graph_totals_hash(&totals),
+                             {"strings", known && scan->question.strings ? strings_hash(scan) : Qnil});
 }
 
 static VALUE reasons_hash(const struct graph_scan *scan) {

@@ -74,10 +74,8 @@ static void compare(void *argument) {
 /* ---- the reading ----------------------------------------------------------------------------------------------- */
 
 static VALUE class_hash(const struct growth_scan *scan, uint32_t name) {
-    VALUE hash = memscope_growth_row_hash(&scan->growth.classes[name]);
-
-    memscope_hash_set(hash, "name", memscope_name_value(&scan->growth.last->graph.names, name));
-    return hash;
+    return memscope_hash_add(memscope_growth_row_hash(&scan->growth.classes[name]),
+                             {"name", memscope_name_value(&scan->growth.last->graph.names, name)});
 }
 
 static VALUE site_hash(const struct growth_scan *scan, uint32_t name) {
@@ -148,12 +146,11 @@ static VALUE growth_hash(struct growth_scan *scan) {
                                                     .new_garbage_count = growth->garbage.count,
                                                     .new_garbage_bytes = growth->garbage.bytes,
                                                     .path_count = scan->answer.totals.path_count};
-    VALUE hash = memscope_growth_figures_hash(known ? &figures : &memscope_growth_figures_unknown);
 
-    memscope_hash_set(hash, "classes", known ? rows_array(scan, growth->classes, class_hash) : rb_ary_new());
-    memscope_hash_set(hash, "sites", known ? rows_array(scan, growth->sites, site_hash) : rb_ary_new());
-    memscope_hash_set(hash, "paths", paths_array(scan));
-    return hash;
+    return memscope_hash_add(memscope_growth_figures_hash(known ? &figures : &memscope_growth_figures_unknown),
+                             {"classes", known ? rows_array(scan, growth->classes, class_hash) : rb_ary_new()},
+                             {"sites", known ? rows_array(scan, growth->sites, site_hash) : rb_ary_new()},
+                             {"paths", paths_array(scan)});
 }
 
 static VALUE read_growth(VALUE argument) {

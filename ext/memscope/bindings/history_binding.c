@@ -92,7 +92,7 @@ static int64_t time_of_day(uint64_t seconds, int64_t boot) {
 
 static VALUE ring_to_hash(const struct memscope_rings *from, enum memscope_ring ring, size_t series, int64_t boot) {
     struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
-    VALUE min[MEMSCOPE_RINGS_MAX_POINTS], last[MEMSCOPE_RINGS_MAX_POINTS], hash;
+    VALUE min[MEMSCOPE_RINGS_MAX_POINTS], last[MEMSCOPE_RINGS_MAX_POINTS];
     struct memscope_history_ring figures = {.step_seconds = memscope_ring_shapes[ring].step_seconds};
     uint64_t start;
     size_t count = memscope_rings_read(from, ring, series, 0, points, &start);
@@ -102,22 +102,20 @@ static VALUE ring_to_hash(const struct memscope_rings *from, enum memscope_ring 
         last[index] = memscope_number_or_nil(points[index].last);
     }
     figures.at = time_of_day(start, boot);
-    hash = memscope_history_ring_hash(&figures);
-    memscope_hash_set(hash, "min", rb_obj_freeze(rb_ary_new_from_values((long)count, min)));
-    memscope_hash_set(hash, "last", rb_obj_freeze(rb_ary_new_from_values((long)count, last)));
-    return hash;
+    return memscope_hash_add(memscope_history_ring_hash(&figures),
+                             {"min", rb_obj_freeze(rb_ary_new_from_values((long)count, min))},
+                             {"last", rb_obj_freeze(rb_ary_new_from_values((long)count, last))});
 }
 
 static VALUE curve_to_hash(const struct memscope_rings *from, size_t series, int64_t boot) {
     const struct memscope_history_curve curve = {.id = memscope_text_of(memscope_history_names[series]),
                                                  .unit = memscope_text_of(unit_of(series)),
                                                  .baseline = memscope_rings_baseline(from, series)};
-    VALUE hash = memscope_history_curve_hash(&curve), list = rb_ary_new();
+    VALUE list = rb_ary_new();
 
     for (int ring = 0; ring < MEMSCOPE_RING_COUNT; ring++)
         rb_ary_push(list, ring_to_hash(from, (enum memscope_ring)ring, series, boot));
-    memscope_hash_set(hash, "rings", list);
-    return hash;
+    return memscope_hash_add(memscope_history_curve_hash(&curve), {"rings", list});
 }
 
 static VALUE events_to_array(const struct memscope_rings *from, int64_t boot) {
@@ -125,13 +123,9 @@ static VALUE events_to_array(const struct memscope_rings *from, int64_t boot) {
     size_t count = memscope_rings_read_events(from, events);
     VALUE list = rb_ary_new_capa((long)count);
 
-    for (size_t index = 0; index < count; index++) {
-        VALUE hash = rb_hash_new();
-
-        memscope_hash_set(hash, "at", LL2NUM(time_of_day(events[index].seconds, boot)));
-        memscope_hash_set(hash, "kind", UINT2NUM(events[index].kind));
-        rb_ary_push(list, hash);
-    }
+    for (size_t index = 0; index < count; index++)
+        rb_ary_push(list, memscope_hash_of({"at", LL2NUM(time_of_day(events[index].seconds, boot))},
+                                           {"kind", UINT2NUM(events[index].kind)}));
     return list;
 }
 
@@ -142,7 +136,7 @@ int64_t memscope_boot_second(void) {
 VALUE memscope_history_of(const struct memscope_rings *from, const uint64_t *last_at) {
     uint64_t first, last;
     int64_t boot;
-    VALUE body = rb_hash_new(), curves = rb_ary_new();
+    VALUE curves = rb_ary_new();
 
     if (from == NULL || !memscope_rings_span(from, &first, &last))
         return Qnil;
@@ -150,10 +144,8 @@ VALUE memscope_history_of(const struct memscope_rings *from, const uint64_t *las
     for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
         if (memscope_rings_latest(from, series) != MEMSCOPE_UNKNOWN)
             rb_ary_push(curves, curve_to_hash(from, series, boot));
-    memscope_hash_set(body, "started_at", LL2NUM(time_of_day(first, boot)));
-    memscope_hash_set(body, "curves", curves);
-    memscope_hash_set(body, "events", events_to_array(from, boot));
-    return body;
+    return memscope_hash_of({"started_at", LL2NUM(time_of_day(first, boot))}, {"curves", curves},
+                            {"events", events_to_array(from, boot)});
 }
 
 /* Native.history -> {started_at:, curves:, events:, reasons:, cost:}, or nil without a sample or event. Tier T1. */

@@ -94,9 +94,8 @@ static struct memscope_text source_text(enum memscope_residency_source source) {
 static VALUE finish(VALUE hash, const struct memscope_ledger_call *call) {
     size_t scratch_bytes = call->ledger.scratch_bytes + call->listing.scratch.used;
 
-    memscope_hash_set(hash, "reasons", memscope_ledger_reasons(call));
-    memscope_hash_set(hash, "cost", memscope_cost("T2", call->wall_ns, call->gvl_ns, scratch_bytes));
-    return hash;
+    return memscope_hash_add(hash, {"reasons", memscope_ledger_reasons(call)},
+                             {"cost", memscope_cost("T2", call->wall_ns, call->gvl_ns, scratch_bytes)});
 }
 
 VALUE memscope_ledger_body(const struct memscope_ledger_call *call) {

@@ -25,13 +25,11 @@ static void add_unattributed_mappings(VALUE detail, const struct memscope_ledger
     for (size_t index = 0; index < ledger->owner_count; index++)
         if (ledger->owners[index].row == MEMSCOPE_ROW_unattributed)
             rb_ary_push(list, mapping_hash(ledger->owners[index].mapping, ledger->owners[index].bytes));
-    memscope_hash_set(detail, "mappings", list);
-    memscope_hash_set(detail, "unmapped_bytes", ULL2NUM(ledger->unmapped_bytes));
-    if (ledger->beside_heaps == 0)
-        return;
-    memscope_hash_set(detail, "c_library_heaps", SIZET2NUM(ledger->beside_heaps));
-    memscope_hash_set(detail, "c_library_blocks", ULL2NUM(ledger->glibc.mmapped_chunk_count));
-    memscope_hash_set(detail, "c_library_bytes", ULL2NUM(ledger->beside_bytes));
+    memscope_hash_add(detail, {"mappings", list}, {"unmapped_bytes", ULL2NUM(ledger->unmapped_bytes)});
+    if (ledger->beside_heaps > 0)
+        memscope_hash_add(detail, {"c_library_heaps", SIZET2NUM(ledger->beside_heaps)},
+                          {"c_library_blocks", ULL2NUM(ledger->glibc.mmapped_chunk_count)},
+                          {"c_library_bytes", ULL2NUM(ledger->beside_bytes)});
 }
 
 static void add_ruby_heap_counts(VALUE detail, const struct memscope_ledger_call *call) {
@@ -41,10 +39,9 @@ static void add_ruby_heap_counts(VALUE detail, const struct memscope_ledger_call
         live += call->listing.pages[index].live_count;
         slots += call->listing.pages[index].slot_count;
     }
-    memscope_hash_set(detail, "pages", SIZET2NUM(call->listing.count));
-    memscope_hash_set(detail, "slots", SIZET2NUM(slots));
-    memscope_hash_set(detail, "live_slots", SIZET2NUM(live));
-    memscope_hash_set(detail, "partly_resident_pages", ULL2NUM(call->ledger.heap_pages_partly_resident));
+    memscope_hash_add(detail, {"pages", SIZET2NUM(call->listing.count)}, {"slots", SIZET2NUM(slots)},
+                      {"live_slots", SIZET2NUM(live)},
+                      {"partly_resident_pages", ULL2NUM(call->ledger.heap_pages_partly_resident)});
 }
 
 static void add_malloc_counts(VALUE detail, const struct memscope_ledger_call *call) {
@@ -71,16 +68,14 @@ static void add_malloc_counts(VALUE detail, const struct memscope_ledger_call *c
 static void add_chunk_counts(VALUE detail, const struct memscope_ledger *ledger, enum memscope_row row) {
     const struct memscope_chunk_sum *sum = memscope_ledger_row_chunks(ledger, row);
 
-    if (sum != NULL) {
-        memscope_hash_set(detail, "blocks", ULL2NUM(sum->count));
-        memscope_hash_set(detail, "chunk_bytes", ULL2NUM(sum->bytes));
-    }
+    if (sum != NULL)
+        memscope_hash_add(detail, {"blocks", ULL2NUM(sum->count)}, {"chunk_bytes", ULL2NUM(sum->bytes)});
     if (row == MEMSCOPE_ROW_main_heap_free || row == MEMSCOPE_ROW_arenas_free) {
         const struct memscope_chunk_totals *totals =
             row == MEMSCOPE_ROW_main_heap_free ? &ledger->main_heap : &ledger->arenas;
 
-        memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(totals->trimmable_bytes));
-        memscope_hash_set(detail, "kept_by_kernel_bytes", ULL2NUM(totals->kept_bytes));
+        memscope_hash_add(detail, {"trimmable_bytes", ULL2NUM(totals->trimmable_bytes)},
+                          {"kept_by_kernel_bytes", ULL2NUM(totals->kept_bytes)});
     }
 }
 
@@ -107,16 +102,16 @@ static VALUE row_detail(const struct memscope_ledger_call *call, enum memscope_r
         memscope_hash_set(detail, "pages", ULL2NUM(ledger->ruby.empty_pages_found));
         break;
     case MEMSCOPE_ROW_arenas:
-        memscope_hash_set(detail, "arenas", ULL2NUM(ledger->glibc.arena_count));
-        memscope_hash_set(detail, "heaps", ULL2NUM(ledger->glibc.arena_heap_count));
+        memscope_hash_add(detail, {"arenas", ULL2NUM(ledger->glibc.arena_count)},
+                          {"heaps", ULL2NUM(ledger->glibc.arena_heap_count)});
         break;
     case MEMSCOPE_ROW_mmapped:
-        memscope_hash_set(detail, "blocks", ULL2NUM(ledger->glibc.mmapped_chunk_count));
-        memscope_hash_set(detail, "mapped_bytes", ULL2NUM(ledger->glibc.mmapped_bytes));
+        memscope_hash_add(detail, {"blocks", ULL2NUM(ledger->glibc.mmapped_chunk_count)},
+                          {"mapped_bytes", ULL2NUM(ledger->glibc.mmapped_bytes)});
         break;
     case MEMSCOPE_ROW_threads:
-        memscope_hash_set(detail, "live", ULL2NUM(ledger->stacks.live_threads));
-        memscope_hash_set(detail, "cached", ULL2NUM(ledger->stacks.cached_stacks));
+        memscope_hash_add(detail, {"live", ULL2NUM(ledger->stacks.live_threads)},
+                          {"cached", ULL2NUM(ledger->stacks.cached_stacks)});
         break;
     case MEMSCOPE_ROW_fibers:
         memscope_hash_set(detail, "stacks", ULL2NUM(ledger->stacks.fiber_stacks));
@@ -132,21 +127,19 @@ static VALUE row_detail(const struct memscope_ledger_call *call, enum memscope_r
         add_chunk_counts(detail, ledger, row);
         if (memscope_row_definitions[row].parent != MEMSCOPE_ROW_files)
             break;
-        memscope_hash_set(detail, "text_bytes", LL2NUM(ledger->bytes[row] - (int64_t)ledger->written_bytes[row]));
-        memscope_hash_set(detail, "data_bytes", ULL2NUM(ledger->written_bytes[row]));
+        memscope_hash_add(detail, {"text_bytes", LL2NUM(ledger->bytes[row] - (int64_t)ledger->written_bytes[row])},
+                          {"data_bytes", ULL2NUM(ledger->written_bytes[row])});
     }
     return detail;
 }
 
 static VALUE row_check(const struct memscope_ledger *ledger, enum memscope_row row) {
     struct memscope_row_check check;
-    VALUE hash;
 
     if (!memscope_ledger_row_check(ledger, row, &check))
         return Qnil;
-    hash = memscope_check_figures_hash(&check.check_figures);
-    memscope_hash_set(hash, "source", constant_text(check.source));
-    return hash;
+    return memscope_hash_add(memscope_check_figures_hash(&check.check_figures),
+                             {"source", constant_text(check.source)});
 }
 
 static VALUE row_label(enum memscope_row row) {
@@ -158,23 +151,19 @@ static VALUE row_label(enum memscope_row row) {
 }
 
 static VALUE row_hash(const struct memscope_ledger_call *call, enum memscope_row row) {
-    VALUE hash = rb_hash_new();
+    int64_t bytes = memscope_ledger_row_bytes(&call->ledger, row);
+    VALUE hash = memscope_hash_of({"id", memscope_symbol(memscope_row_definitions[row].id)}, {"label", row_label(row)},
+                                  {"bytes", LL2NUM(bytes)});
 
-    memscope_hash_set(hash, "id", memscope_symbol(memscope_row_definitions[row].id));
-    memscope_hash_set(hash, "label", row_label(row));
-    memscope_hash_set(hash, "bytes", LL2NUM(memscope_ledger_row_bytes(&call->ledger, row)));
     if (call->request.shared) {
         bool known = memscope_ledger_row_shares_known(&call->ledger, row);
         uint64_t shared = memscope_ledger_row_shared_bytes(&call->ledger, row);
 
-        memscope_hash_set(hash, "shared_bytes", known ? ULL2NUM(shared) : Qnil);
-        memscope_hash_set(hash, "private_bytes",
-                          known ? LL2NUM(memscope_ledger_row_bytes(&call->ledger, row) - (int64_t)shared) : Qnil);
+        memscope_hash_add(hash, {"shared_bytes", known ? ULL2NUM(shared) : Qnil},
+                          {"private_bytes", known ? LL2NUM(bytes - (int64_t)shared) : Qnil});
     }
-    memscope_hash_set(hash, "detail", row_detail(call, row));
-    memscope_hash_set(hash, "check", row_check(&call->ledger, row));
-    memscope_hash_set(hash, "children", memscope_ledger_rows(call, row));
-    return hash;
+    return memscope_hash_add(hash, {"detail", row_detail(call, row)}, {"check", row_check(&call->ledger, row)},
+                             {"children", memscope_ledger_rows(call, row)});
 }
 
 VALUE memscope_ledger_rows(const struct memscope_ledger_call *call, enum memscope_row parent) {
@@ -203,7 +192,7 @@ VALUE memscope_ledger_mappings(const struct memscope_ledger *ledger) {
 
     for (size_t index = 0; index < ledger->mappings.count; index++) {
         const struct memscope_mapping *mapping = &ledger->mappings.list[index];
-        VALUE rows = rb_hash_new(), hash;
+        VALUE rows = rb_hash_new();
         uint64_t resident_bytes = 0;
 
         for (; owner < ledger->owner_count && ledger->owners[owner].mapping == mapping; owner++) {
@@ -211,9 +200,7 @@ VALUE memscope_ledger_mappings(const struct memscope_ledger *ledger) {
                          ULL2NUM(ledger->owners[owner].bytes));
             resident_bytes += ledger->owners[owner].bytes;
         }
-        hash = mapping_hash(mapping, resident_bytes);
-        memscope_hash_set(hash, "rows", rows);
-        rb_ary_push(list, hash);
+        rb_ary_push(list, memscope_hash_add(mapping_hash(mapping, resident_bytes), {"rows", rows}));
     }
     return list;
 }

@@ -185,8 +185,8 @@ static VALUE tuning_to_hash(struct tuning *tuning, uint64_t start_ns, uint64_t w
 
     tuning->figures.allocator = memscope_text_of(memscope_allocator_name_text(allocator));
     body = memscope_tuning_figures_hash(&tuning->figures);
-    memscope_hash_set(body, "arenas", arenas_to_array(tuning, reasons));
-    memscope_hash_set(body, "new_arena_defaults", tunable ? memscope_decay_times_hash(&tuning->later) : Qnil);
+    memscope_hash_add(body, {"arenas", arenas_to_array(tuning, reasons)},
+                      {"new_arena_defaults", tunable ? memscope_decay_times_hash(&tuning->later) : Qnil});
     if (tuning->background_status == MEMSCOPE_NOT_FOUND)
         memscope_set_reason(reasons, "background_thread", "background_threads_absent");
     else if (tuning->set_background_status == MEMSCOPE_IO)

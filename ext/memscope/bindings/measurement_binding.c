@@ -205,8 +205,8 @@ static void set_trace(VALUE body, VALUE reasons, struct measurement *measurement
 
     measurement->spent_ns += result.gc_ns;
     measurement->beside = result.others > 0;
-    memscope_hash_set(body, "rows", rows_of(&result, measurement->process));
-    memscope_hash_set(body, "knows_retained", result.knows_retained ? Qtrue : Qfalse);
+    memscope_hash_add(body, {"rows", rows_of(&result, measurement->process)},
+                      {"knows_retained", result.knows_retained ? Qtrue : Qfalse});
     memscope_set_unasked_reason(reasons, "retained_bytes", result.held);
     memscope_set_unasked_reason(reasons, "allocated_bytes", result.held);
     if (!result.knows_retained) {
@@ -237,9 +237,9 @@ static void set_malloc(VALUE body, VALUE reasons, const struct measurement *meas
     VALUE reason;
 
     if (measurement->malloc == MEMSCOPE_OK) {
-        memscope_hash_set(body, "malloc_allocated_bytes", ULL2NUM(ended->allocated - begun->allocated));
-        memscope_hash_set(body, "malloc_retained_bytes",
-                          LL2NUM((int64_t)(last->allocated - begun->allocated - (last->freed - begun->freed))));
+        memscope_hash_add(body, {"malloc_allocated_bytes", ULL2NUM(ended->allocated - begun->allocated)},
+                          {"malloc_retained_bytes",
+                           LL2NUM((int64_t)(last->allocated - begun->allocated - (last->freed - begun->freed)))});
         if (measurement->disturbed || measurement->beside)
             memscope_set_reason(reasons, "malloc_retained_bytes", "garbage_of_all_threads");
         return;
@@ -252,8 +252,7 @@ static void set_malloc(VALUE body, VALUE reasons, const struct measurement *meas
         reason = memscope_reason("imports_taken");
     else
         reason = memscope_reason_of("threads_uncounted", memscope_status_reason(measurement->malloc));
-    memscope_hash_set(reasons, "malloc_allocated_bytes", reason);
-    memscope_hash_set(reasons, "malloc_retained_bytes", reason);
+    memscope_hash_add(reasons, {"malloc_allocated_bytes", reason}, {"malloc_retained_bytes", reason});
 }
 
 static void set_peak(VALUE body, VALUE reasons, const struct measurement *measurement) {
@@ -271,8 +270,7 @@ static VALUE body_of(struct measurement *measurement) {
     set_objects(body, reasons, measurement);
     set_malloc(body, reasons, measurement);
     set_peak(body, reasons, measurement);
-    memscope_hash_set(body, "reasons", reasons);
-    return body;
+    return memscope_hash_add(body, {"reasons", reasons});
 }
 
 /* ---- methods ----------------------------------------------------------------------------------------------------- */

@@ -147,26 +147,18 @@ static VALUE walk(struct blocks_call *call) {
 /* ---- the answer ------------------------------------------------------------------------------------------------ */
 
 static VALUE returned_hash(const struct memscope_returned *returned, bool private_known) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "bytes", ULL2NUM(returned->least));
-    memscope_hash_set(hash, "max_bytes", ULL2NUM(returned->most));
-    memscope_hash_set(hash, "private_bytes", private_known ? ULL2NUM(returned->private_least) : Qnil);
-    memscope_hash_set(hash, "private_max_bytes", private_known ? ULL2NUM(returned->private_most) : Qnil);
-    return hash;
+    return memscope_hash_of({"bytes", ULL2NUM(returned->least)}, {"max_bytes", ULL2NUM(returned->most)},
+                            {"private_bytes", private_known ? ULL2NUM(returned->private_least) : Qnil},
+                            {"private_max_bytes", private_known ? ULL2NUM(returned->private_most) : Qnil});
 }
 
 static VALUE unfollowed_list(const struct memscope_block_walk *walk) {
     VALUE list = rb_ary_new();
 
-    for (size_t index = 0; index < walk->unfollowed_count; index++) {
-        VALUE kind = rb_hash_new();
-
-        memscope_hash_set(kind, "name", rb_utf8_str_new_cstr(walk->unfollowed[index].name));
-        memscope_hash_set(kind, "objects", ULL2NUM(walk->unfollowed[index].objects));
-        memscope_hash_set(kind, "garbage", ULL2NUM(walk->unfollowed[index].garbage));
-        rb_ary_push(list, kind);
-    }
+    for (size_t index = 0; index < walk->unfollowed_count; index++)
+        rb_ary_push(list, memscope_hash_of({"name", rb_utf8_str_new_cstr(walk->unfollowed[index].name)},
+                                           {"objects", ULL2NUM(walk->unfollowed[index].objects)},
+                                           {"garbage", ULL2NUM(walk->unfollowed[index].garbage)}));
     return list;
 }
 
@@ -175,15 +167,14 @@ static void set_answer(VALUE hash, VALUE reasons, const struct blocks_call *call
     bool known = walk->status == MEMSCOPE_OK;
     uint64_t in_use = walk->returned.in_use_bytes;
 
-    memscope_hash_set(hash, "all", memscope_owned_bytes_hash(&walk->all));
-    memscope_hash_set(hash, "garbage", memscope_owned_bytes_hash(&walk->garbage));
-    memscope_hash_set(hash, "unfollowed", unfollowed_list(walk));
+    memscope_hash_add(hash, {"all", memscope_owned_bytes_hash(&walk->all)},
+                      {"garbage", memscope_owned_bytes_hash(&walk->garbage)}, {"unfollowed", unfollowed_list(walk)});
     if (memscope_ledger_malloc_in_use(&call->ledger.ledger, &in_use) || known)
         memscope_hash_set(hash, "unowned_bytes",
                           ULL2NUM(in_use > walk->all.block_bytes ? in_use - walk->all.block_bytes : 0));
-    memscope_hash_set(hash, "heap_pages", returned_hash(&walk->heap.returned, walk->private_known));
-    memscope_hash_set(hash, "at_once", known ? returned_hash(&walk->returned.at_once, walk->private_known) : Qnil);
-    memscope_hash_set(hash, "in_all", known ? returned_hash(&walk->returned.by_trim, walk->private_known) : Qnil);
+    memscope_hash_add(hash, {"heap_pages", returned_hash(&walk->heap.returned, walk->private_known)},
+                      {"at_once", known ? returned_hash(&walk->returned.at_once, walk->private_known) : Qnil},
+                      {"in_all", known ? returned_hash(&walk->returned.by_trim, walk->private_known) : Qnil});
     memscope_set_left_out_reason(reasons, &walk->said);
     if (!known)
         memscope_hash_set(reasons, "in_all", memscope_status_reason(walk->status));
@@ -193,8 +184,8 @@ static void set_answer(VALUE hash, VALUE reasons, const struct blocks_call *call
 static void set_whole(VALUE hash, struct blocks_call *call, bool answered) {
     if (answered)
         memscope_ledger_split_garbage(&call->ledger.ledger, call->found.blocks.garbage_of_rows);
-    memscope_hash_set(hash, "ledger", memscope_ledger_body(&call->ledger));
-    memscope_hash_set(hash, "ruby_heap", answered ? memscope_heap_body(&call->heap, &call->found.pins) : Qnil);
+    memscope_hash_add(hash, {"ledger", memscope_ledger_body(&call->ledger)},
+                      {"ruby_heap", answered ? memscope_heap_body(&call->heap, &call->found.pins) : Qnil});
 }
 
 static VALUE read_blocks(VALUE argument) {

@@ -229,18 +229,15 @@ static bool found_room(const struct memscope_object_group *group) {
 
 static VALUE stack_hash(struct scan *scan, const struct memscope_object_group *group) {
     struct memscope_stack_figures figures = memscope_stack_figures_unknown;
-    VALUE shares = set_estimates(scan, &figures, group), hash;
+    VALUE shares = set_estimates(scan, &figures, group);
 
     figures.generation = group->generation;
     figures.samples = (int64_t)group->samples;
-    hash = memscope_stack_figures_hash(&figures);
-    memscope_hash_set(hash, "frames", frames_of(scan, group->stack));
-    memscope_hash_set(hash, "class_name", text_of(group->class_name));
-    memscope_hash_set(hash, "tag", memscope_interned_name(memscope_word(MEMSCOPE_WORD_TAG, group->tag, 0)));
-    memscope_hash_set(hash, "thread", text_of(group->thread));
-    memscope_hash_set(hash, "shares", shares);
     scan->without_room += found_room(group) ? 0 : group->samples;
-    return hash;
+    return memscope_hash_add(memscope_stack_figures_hash(&figures), {"frames", frames_of(scan, group->stack)},
+                             {"class_name", text_of(group->class_name)},
+                             {"tag", memscope_interned_name(memscope_word(MEMSCOPE_WORD_TAG, group->tag, 0))},
+                             {"thread", text_of(group->thread)}, {"shares", shares});
 }
 
 /* ---- the reading ------------------------------------------------------------------------------------------------- */
@@ -309,8 +306,7 @@ static void set_stacks(VALUE body, struct scan *scan) {
         rb_ary_push(list, stack_hash(scan, &scan->groups.list[index]));
     if (scan->with_objects)
         memscope_hash_set(body, "objects", objects_of_stacks(scan));
-    memscope_hash_set(body, "frames", scan->frames);
-    memscope_hash_set(body, "stacks", list);
+    memscope_hash_add(body, {"frames", scan->frames}, {"stacks", list});
 }
 
 #define FEW_WINDOWS 8

@@ -98,7 +98,7 @@ static bool stack_found_room(const struct memscope_sampled_stack *stack) {
 
 static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_stack *stack) {
     struct memscope_stack_figures figures = memscope_stack_figures_unknown;
-    VALUE hash, list = rb_ary_new_capa((long)stack->length), tag = Qnil, thread = Qnil;
+    VALUE list = rb_ary_new_capa((long)stack->length), tag = Qnil, thread = Qnil;
 
     figures.generation = 0;
 
@@ -124,11 +124,7 @@ static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_sta
         figures.freed_bytes = fmax(0, stack->allocated_bytes - stack->live_bytes);
         figures.freed_objects = fmax(0, stack->allocated_objects - stack->live_objects);
     }
-    hash = memscope_stack_figures_hash(&figures);
-    memscope_hash_set(hash, "frames", list);
-    memscope_hash_set(hash, "tag", tag);
-    memscope_hash_set(hash, "thread", thread);
-    return hash;
+    return memscope_hash_add(memscope_stack_figures_hash(&figures), {"frames", list}, {"tag", tag}, {"thread", thread});
 }
 
 /* ---- the reading ------------------------------------------------------------------------------------------------ */
@@ -237,8 +233,7 @@ static void set_stacks(VALUE body, struct memscope_profile_figures *figures, VAL
         without_room += stack_found_room(stack) ? 0 : stack->samples;
         all = all && stack->allocated_bytes >= 0;
     }
-    memscope_hash_set(body, "frames", frames.list);
-    memscope_hash_set(body, "stacks", list);
+    memscope_hash_add(body, {"frames", frames.list}, {"stacks", list});
     figures->error_bytes = sqrt(variance);
     if (!all)
         memscope_set_reason(reasons, "allocated_bytes", "freed_not_counted");

@@ -4,14 +4,8 @@
 #include <math.h>
 
 static VALUE frame(const char *kind, VALUE name, VALUE path, VALUE lineno, VALUE library) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "kind", memscope_symbol(kind));
-    memscope_hash_set(hash, "name", name);
-    memscope_hash_set(hash, "path", path);
-    memscope_hash_set(hash, "lineno", lineno);
-    memscope_hash_set(hash, "library", library);
-    return hash;
+    return memscope_hash_of({"kind", memscope_symbol(kind)}, {"name", name}, {"path", path}, {"lineno", lineno},
+                            {"library", library});
 }
 
 VALUE memscope_native_frame(VALUE name, VALUE library) {

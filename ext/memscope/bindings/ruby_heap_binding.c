@@ -108,9 +108,8 @@ static void set_heap(VALUE hash, const struct heap_scan *scan) {
     VALUE list = rb_ary_new();
 
     for (size_t index = 0; index < scan->walk.sizes.count; index++) {
-        VALUE item = rb_hash_new();
+        VALUE item = memscope_hash_of({"slot_size", SIZET2NUM(scan->walk.sizes.list[index].resizes.slot_bytes)});
 
-        memscope_hash_set(item, "slot_size", SIZET2NUM(scan->walk.sizes.list[index].resizes.slot_bytes));
         set_sums(item, &scan->walk.sizes.list[index], scan);
         rb_ary_push(list, item);
     }
@@ -194,8 +193,7 @@ static VALUE heap_body(const struct heap_scan *scan, VALUE gc_state) {
     set_walk(&figures, scan);
     hash = memscope_heap_figures_hash(&figures);
     set_heap(hash, scan);
-    memscope_hash_set(hash, "gc_state", rb_sym2str(gc_state));
-    return hash;
+    return memscope_hash_add(hash, {"gc_state", rb_sym2str(gc_state)});
 }
 
 VALUE memscope_heap_body(const struct memscope_heap_call *call, const struct memscope_heap_walk *walk) {
@@ -203,9 +201,8 @@ VALUE memscope_heap_body(const struct memscope_heap_call *call, const struct mem
     VALUE hash = heap_body(&scan, rb_gc_latest_gc_info(memscope_symbol("state")));
 
     memscope_slot_rate_learn(&ns_of_1000_slots[MEMSCOPE_WALK_PINS], call->listing.slots, walk->spent_ns);
-    memscope_hash_set(hash, "reasons", reasons_hash(&scan));
-    memscope_hash_set(hash, "cost", memscope_cost("T2", scan.walk.spent_ns, 0, scan.walk.scratch_bytes));
-    return hash;
+    return memscope_hash_add(hash, {"reasons", reasons_hash(&scan)},
+                             {"cost", memscope_cost("T2", scan.walk.spent_ns, 0, scan.walk.scratch_bytes)});
 }
 
 static VALUE read_heap(VALUE argument) {

@@ -217,10 +217,9 @@ VALUE native_snapshot(VALUE self, VALUE malloc) {
     read_all(&readings);
     gc = rb_obj_freeze(rb_hash_dup(gc_stat));
     body = figures_to_hash(&readings);
-    memscope_hash_set(body, "gc", gc);
-    memscope_hash_set(body, "gc_heaps", heaps_to_hash(&readings));
-    memscope_hash_set(body, "jemalloc", jemalloc_is_read(&readings) ? jemalloc_to_hash(&readings.jemalloc) : Qnil);
-    memscope_hash_set(body, "glibc", glibc_is_read(&readings) ? glibc_to_hash(&readings.glibc) : Qnil);
+    memscope_hash_add(body, {"gc", gc}, {"gc_heaps", heaps_to_hash(&readings)},
+                      {"jemalloc", jemalloc_is_read(&readings) ? jemalloc_to_hash(&readings.jemalloc) : Qnil},
+                      {"glibc", glibc_is_read(&readings) ? glibc_to_hash(&readings.glibc) : Qnil});
     return memscope_finish(body, reasons_to_hash(&readings), readings.wants_malloc ? "T2" : "T1", start,
                            readings.without_gvl_ns, 0);
 }

@@ -101,13 +101,9 @@ static enum memscope_status read_all(struct reading *reading) {
 }
 
 static VALUE windows_hash(const struct memscope_sampling_plan *plan) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "windows", ULL2NUM(plan->windows));
-    memscope_hash_set(hash, "allocations", memscope_estimate(plan->stood_for));
-    memscope_hash_set(hash, "windows_share", DBL2NUM(memscope_plan_share(plan)));
-    memscope_hash_set(hash, "equal_windows", DBL2NUM(memscope_plan_equal_windows(plan)));
-    return hash;
+    return memscope_hash_of({"windows", ULL2NUM(plan->windows)}, {"allocations", memscope_estimate(plan->stood_for)},
+                            {"windows_share", DBL2NUM(memscope_plan_share(plan))},
+                            {"equal_windows", DBL2NUM(memscope_plan_equal_windows(plan))});
 }
 
 /* [window, allocations, objects, samples] of each window, rounded, so that the numbers that are shown add up. */
@@ -133,29 +129,25 @@ static void set_objects(VALUE hash, const struct reading *reading, uint32_t tag)
     const struct memscope_tag_runs *runs = &numbers->runs[tag];
     const struct memscope_tag_objects *objects = &numbers->objects[tag];
 
-    memscope_hash_set(hash, "profiled_runs", half_runs(runs->begun + runs->ended, numbers->start.half_runs[tag]));
-    memscope_hash_set(hash, "counted", ULL2NUM(numbers->counted[tag]));
-    memscope_hash_set(hash, "allocated_objects", DBL2NUM(numbers->allocated[tag]));
-    memscope_hash_set(hash, "live_samples", ULL2NUM(objects->samples));
-    memscope_hash_set(hash, "live_objects", memscope_estimate(objects->objects));
-    memscope_hash_set(hash, "live_bytes", memscope_estimate(objects->bytes));
-    if (!reading->judged)
-        return;
-    memscope_hash_set(hash, "judged_runs", half_runs(numbers->mark.half_runs[tag], numbers->start.half_runs[tag]));
-    memscope_hash_set(hash, "samples", ULL2NUM(objects->judged_samples));
-    memscope_hash_set(hash, "shares", shares_of(objects));
+    memscope_hash_add(
+        hash, {"profiled_runs", half_runs(runs->begun + runs->ended, numbers->start.half_runs[tag])},
+        {"counted", ULL2NUM(numbers->counted[tag])}, {"allocated_objects", DBL2NUM(numbers->allocated[tag])},
+        {"live_samples", ULL2NUM(objects->samples)}, {"live_objects", memscope_estimate(objects->objects)},
+        {"live_bytes", memscope_estimate(objects->bytes)});
+    if (reading->judged)
+        memscope_hash_add(hash, {"judged_runs", half_runs(numbers->mark.half_runs[tag], numbers->start.half_runs[tag])},
+                          {"samples", ULL2NUM(objects->judged_samples)}, {"shares", shares_of(objects)});
 }
 
 static VALUE tag_hash(const struct reading *reading, uint32_t tag) {
     const struct memscope_tag_runs *runs = &reading->numbers->runs[tag];
     bool counted = memscope_tag_bytes_status() == MEMSCOPE_OK;
-    VALUE hash = rb_hash_new();
+    VALUE hash =
+        memscope_hash_of({"name", memscope_interned_name(memscope_word(MEMSCOPE_WORD_TAG, tag, 0))},
+                         {"runs", ULL2NUM(runs->begun)}, {"running", ULL2NUM(runs->begun - runs->ended)},
+                         {"malloc_allocated_bytes", counted ? ULL2NUM(runs->malloc_bytes) : Qnil},
+                         {"malloc_runs", half_runs(runs->begun + runs->ended, counted ? 0 : runs->half_runs_before)});
 
-    memscope_hash_set(hash, "name", memscope_interned_name(memscope_word(MEMSCOPE_WORD_TAG, tag, 0)));
-    memscope_hash_set(hash, "runs", ULL2NUM(runs->begun));
-    memscope_hash_set(hash, "running", ULL2NUM(runs->begun - runs->ended));
-    memscope_hash_set(hash, "malloc_allocated_bytes", counted ? ULL2NUM(runs->malloc_bytes) : Qnil);
-    memscope_hash_set(hash, "malloc_runs", half_runs(runs->begun + runs->ended, counted ? 0 : runs->half_runs_before));
     if (reading->running)
         set_objects(hash, reading, tag);
     return hash;

@@ -86,28 +86,24 @@ static void set_growth(VALUE hash) {
         return;
     for (int row = 0; row < MEMSCOPE_HISTORY_ROWS; row++)
         memscope_hash_set(growth, memscope_history_names[MEMSCOPE_HISTORY_FIRST_ROW + row], LL2NUM(bytes[row]));
-    memscope_hash_set(hash, "growth", growth);
-    memscope_hash_set(hash, "growth_since", time_or_nil((double)since));
+    memscope_hash_add(hash, {"growth", growth}, {"growth_since", time_or_nil((double)since)});
 }
 
 static VALUE evidence_to_hash(const struct memscope_history *history, const struct memscope_verdict *verdict,
                               const struct memscope_verdict_memory *memory) {
     const struct memscope_rings *rings = memscope_rings_of_this_process();
-    VALUE hash = rb_hash_new();
+    double lasting_seconds = history->last_seconds + history->epoch_seconds - verdict->since_seconds;
+    VALUE hash = memscope_hash_of(
+        {"points", SIZET2NUM(history->trend.count)}, {"epoch_seconds", UINT2NUM(history->epoch_seconds)},
+        {"span_seconds", integer_or_nil(history->last_seconds - history->first_seconds)},
+        {"lasting_seconds", integer_or_nil(lasting_seconds)}, {"rss_bytes", integer_or_nil(history->rss_bytes)},
+        {"unshared_bytes", integer_or_nil(history->unshared_bytes)}, {"p_value", rounded(verdict->p_value, 1e6)},
+        {"noise_bytes", integer_or_nil(memory->noise.white * 1048576.0)},
+        {"step_bytes", integer_or_nil(verdict->step_bytes)},
+        {"ends_near_bytes", integer_or_nil(verdict->ends_near_bytes)});
     uint64_t first, last;
     int64_t change;
 
-    memscope_hash_set(hash, "points", SIZET2NUM(history->trend.count));
-    memscope_hash_set(hash, "epoch_seconds", UINT2NUM(history->epoch_seconds));
-    memscope_hash_set(hash, "span_seconds", integer_or_nil(history->last_seconds - history->first_seconds));
-    memscope_hash_set(hash, "lasting_seconds",
-                      integer_or_nil(history->last_seconds + history->epoch_seconds - verdict->since_seconds));
-    memscope_hash_set(hash, "rss_bytes", integer_or_nil(history->rss_bytes));
-    memscope_hash_set(hash, "unshared_bytes", integer_or_nil(history->unshared_bytes));
-    memscope_hash_set(hash, "p_value", rounded(verdict->p_value, 1e6));
-    memscope_hash_set(hash, "noise_bytes", integer_or_nil(memory->noise.white * 1048576.0));
-    memscope_hash_set(hash, "step_bytes", integer_or_nil(verdict->step_bytes));
-    memscope_hash_set(hash, "ends_near_bytes", integer_or_nil(verdict->ends_near_bytes));
     if (rings == NULL || !memscope_rings_span(rings, &first, &last))
         return hash;
     if (memscope_history_change(rings, MEMSCOPE_HISTORY_rss, first, &change))
@@ -130,19 +126,17 @@ static double until_complete(const struct memscope_history *history, double now,
 static VALUE verdict_to_hash(const struct memscope_history *history, double now, const struct memscope_verdict *verdict,
                              const struct memscope_verdict_memory *memory) {
     struct memscope_verdict_figures figures = verdict->verdict_figures;
+    bool grows = verdict->layer != MEMSCOPE_LAYER_NONE, steps = verdict->kind == MEMSCOPE_VERDICT_STEP;
     VALUE hash;
-    bool grows = verdict->layer != MEMSCOPE_LAYER_NONE;
 
     figures.needs_seconds = until_complete(history, now, verdict->needs_seconds);
     figures.confidence = round(verdict->confidence * 1e4) / 1e4;
     hash = memscope_verdict_figures_hash(&figures);
-    memscope_hash_set(hash, "verdict", memscope_symbol(kinds[verdict->kind]));
-    memscope_hash_set(hash, "layer", grows ? memscope_symbol(layers[verdict->layer]) : Qnil);
-    memscope_hash_set(hash, "shares", shares_to_hash(verdict));
-    memscope_hash_set(
-        hash, "since",
-        time_or_nil(verdict->kind == MEMSCOPE_VERDICT_STEP ? verdict->step_seconds : verdict->since_seconds));
-    memscope_hash_set(hash, "evidence", evidence_to_hash(history, verdict, memory));
+    memscope_hash_add(hash, {"verdict", memscope_symbol(kinds[verdict->kind])},
+                      {"layer", grows ? memscope_symbol(layers[verdict->layer]) : Qnil},
+                      {"shares", shares_to_hash(verdict)},
+                      {"since", time_or_nil(steps ? verdict->step_seconds : verdict->since_seconds)},
+                      {"evidence", evidence_to_hash(history, verdict, memory)});
     set_growth(hash);
     return hash;
 }
