@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <ruby/encoding.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -6,8 +6,6 @@
 #include "init.h"
 #include "kernel/cgroup.h"
 
-#include <ruby/encoding.h>
-
 static const char *const version_names[] = {
     [MEMSCOPE_CGROUP_NONE] = "none",
     [MEMSCOPE_CGROUP_V1] = "v1",

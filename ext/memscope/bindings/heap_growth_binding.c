@@ -6,8 +6,6 @@
 #include "graph/top_rows.h"
 #include "init.h"
 
-#include <string.h>
-
 #define MIN_DUMPS 2
 #define MAX_DUMPS 3
 

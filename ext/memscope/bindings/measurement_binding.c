@@ -33,9 +33,9 @@ struct moment {
 
 struct measurement {
     unsigned long number;
-    bool objects; /* count them by class and line */
-    bool process; /* of all threads, with addresses in the answer */
-    enum memscope_trace_obstacle obstacle;
+    bool objects;         /* count them by class and line */
+    bool process;         /* of all threads, with addresses in the answer */
+    const char *obstacle; /* the reason why they are not counted, or NULL */
     enum memscope_status reset, peak, malloc;
     struct memscope_thread_bytes thread_bytes;
     bool by_imports; /* memscope counts malloc by the imports, otherwise the allocator does */
@@ -128,7 +128,7 @@ static bool has_migrated(const struct measurement *measurement) {
 
 static void begin(struct measurement *measurement) {
     measurement->beside = !rb_thread_alone();
-    measurement->obstacle = measurement->objects ? memscope_trace_start(measurement->process) : MEMSCOPE_TRACE_READY;
+    measurement->obstacle = measurement->objects ? memscope_trace_start(measurement->process) : NULL;
     count_malloc(measurement, measurement->by_imports);
     measurement->reset = memscope_peak_reset();
     measurement->begun = read_moment(measurement); /* the first call interns the keys */
@@ -222,10 +222,8 @@ static void set_trace(VALUE body, VALUE reasons, struct measurement *measurement
 
 static void set_objects(VALUE body, VALUE reasons, struct measurement *measurement) {
     memscope_hash_set(body, "objects", ULL2NUM(measurement->ended.objects - measurement->begun.objects));
-    if (measurement->obstacle == MEMSCOPE_TRACE_NO_MARKS)
-        memscope_set_reason(reasons, "classes", "marks_unknown");
-    else if (measurement->obstacle == MEMSCOPE_TRACE_NO_MEMORY)
-        memscope_hash_set(reasons, "classes", memscope_status_reason(MEMSCOPE_NO_MEMORY));
+    if (measurement->obstacle != NULL)
+        memscope_set_reason(reasons, "classes", measurement->obstacle);
     else if (memscope_trace_runs())
         set_trace(body, reasons, measurement);
     else if (measurement->objects)

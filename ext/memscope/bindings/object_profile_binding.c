@@ -33,22 +33,10 @@ static VALUE ended = Qnil;
 
 /* Native.start_object_profile(budget) -> the profile's number, from 1, or :running, or the reason for no start. */
 VALUE native_start_object_profile(VALUE self, VALUE budget) {
-    if (!NIL_P(ended))
-        return memscope_symbol("running");
-    switch (memscope_object_sampler_start(NUM2DBL(budget))) {
-    case MEMSCOPE_OBJECTS_RUNNING:
-        return memscope_symbol("running");
-    case MEMSCOPE_OBJECTS_NO_MEMORY:
-        return memscope_status_reason(MEMSCOPE_NO_MEMORY);
-    case MEMSCOPE_OBJECTS_NO_MARKS:
-        return memscope_reason("marks_unknown");
-    case MEMSCOPE_OBJECTS_NO_JOBS:
-        return memscope_reason("jobs_taken");
-    case MEMSCOPE_OBJECTS_RACTORS:
-        return memscope_reason(memscope_event_hooks_obstacle());
-    case MEMSCOPE_OBJECTS_READY:
-        break;
-    }
+    const char *obstacle = NIL_P(ended) ? memscope_object_sampler_start(NUM2DBL(budget)) : "running";
+
+    if (obstacle != NULL)
+        return memscope_reason(obstacle);
     started_ns = memscope_clock_ns(CLOCK_REALTIME);
     return UINT2NUM(++session);
 }

@@ -2,8 +2,6 @@
 
 #include "base/range.h"
 
-#include <string.h>
-
 void memscope_heap_dump_write(const struct memscope_heap_dump *dump, enum memscope_dump_format format,
                               struct memscope_dump_output *output) {
     static void (*const writers[])(const struct memscope_heap_dump *dump, struct memscope_dump_output *output) = {

@@ -1,7 +1,5 @@
 #include "fork/fork_cost.h"
 
-#include <string.h>
-
 #include "base/text_file.h"
 #include "kernel/cgroup.h"
 #include "kernel/own_children.h"

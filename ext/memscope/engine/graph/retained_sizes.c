@@ -3,8 +3,6 @@
 #include "base/mapped_array.h"
 #include "graph/top_rows.h"
 
-#include <string.h>
-
 /* The number of nearest dominators to search for a list's previous node: Node → Array → Node is a list too. */
 #define LINKS_BETWEEN 3
 

@@ -4,7 +4,6 @@
 #include "ledger/glibc_layout.h"
 
 #include <stdatomic.h>
-#include <string.h>
 #include <unistd.h>
 
 /*

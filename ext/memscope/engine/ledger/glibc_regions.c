@@ -1,6 +1,5 @@
 #include "ledger/glibc_regions.h"
 
-#include <string.h>
 #include <unistd.h>
 
 /* HEAP_MAX_SIZE on 64-bit: 2 * DEFAULT_MMAP_THRESHOLD_MAX */

@@ -1,7 +1,5 @@
 #include "ledger/glibc_resident.h"
 
-#include <string.h>
-
 #include "ledger/glibc_regions.h"
 
 /* The largest malloc_state of any version so far has 2,200 bytes. */

@@ -1,7 +1,6 @@
 #include "ledger/glibc_pieces.h"
 #include "ledger/ledger_scan.h"
 
-#include <string.h>
 #include <unistd.h>
 
 #define WALKS 4 /* while threads allocate all the time, one walk in a hundred stops */

@@ -20,10 +20,9 @@ static bool is_about_an_allocator(const char *entry) {
         return false;
     memcpy(name, entry, length);
     name[length] = '\0';
-    for (size_t part = 0; part < sizeof parts_of_names / sizeof parts_of_names[0]; part++) {
+    for (size_t part = 0; part < sizeof parts_of_names / sizeof parts_of_names[0]; part++)
         if (strcasestr(name, parts_of_names[part]))
             return true;
-    }
     return false;
 }
 
@@ -52,18 +51,16 @@ bool memscope_allocator_environment_is_ignored(void) {
 const char *memscope_allocator_environment(const char *name) {
     size_t length = strlen(name);
 
-    for (const char *entry = captured; *entry && !ignored; entry += strlen(entry) + 1) {
+    for (const char *entry = captured; *entry && !ignored; entry += strlen(entry) + 1)
         if (strncmp(entry, name, length) == 0 && entry[length] == '=')
             return entry + length + 1;
-    }
     return NULL;
 }
 
 static void visit_beginning(const char *prefix, memscope_environment_visitor visit, void *context) {
-    for (const char *entry = captured; *entry; entry += strlen(entry) + 1) {
+    for (const char *entry = captured; *entry; entry += strlen(entry) + 1)
         if (strncmp(entry, prefix, strlen(prefix)) == 0)
             visit(entry, strchr(entry, '=') + 1, context);
-    }
 }
 
 void memscope_allocator_environment_each(const char *prefix, memscope_environment_visitor visit, void *context) {

@@ -170,10 +170,9 @@ size_t memscope_allocator_others(const struct memscope_other_allocator **others)
     generation = now;
     candidates.count = count = 0;
     memscope_each_shared_object(collect, &candidates);
-    for (size_t index = 0; index < candidates.count && count < MEMSCOPE_OTHER_ALLOCATORS; index++) {
+    for (size_t index = 0; index < candidates.count && count < MEMSCOPE_OTHER_ALLOCATORS; index++)
         if (describe(&candidates.list[index], generation, &list[count]))
             count++;
-    }
     read_all_figures(list, count, generation);
     return count;
 }

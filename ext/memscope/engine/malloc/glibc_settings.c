@@ -98,10 +98,9 @@ static const char *accepted_tunables(void) {
 
     if (!text || !is_strict())
         return text;
-    while (next_tunable(&cursor, &name, &value)) {
+    while (next_tunable(&cursor, &name, &value))
         if (memchr(value.start, '=', value.length))
             return NULL;
-    }
     last_part = strrchr(text, ':');
     return strchr(last_part ? last_part : text, '=') ? text : NULL;
 }
@@ -150,20 +149,18 @@ static void read_tunable(const struct tunable *tunable, struct memscope_setting 
 }
 
 static const struct tunable *find_tunable(struct memscope_text name) {
-    for (size_t index = 0; index < TUNABLE_COUNT; index++) {
+    for (size_t index = 0; index < TUNABLE_COUNT; index++)
         if (memscope_text_is(name, tunables[index].name))
             return &tunables[index];
-    }
     return NULL;
 }
 
 static bool thresholds_are_fixed(const struct memscope_setting *settings) {
     for (size_t index = 0; index < TUNABLE_COUNT; index++) {
-        for (size_t fixing = 0; fixing < sizeof fixing_thresholds / sizeof fixing_thresholds[0]; fixing++) {
+        for (size_t fixing = 0; fixing < sizeof fixing_thresholds / sizeof fixing_thresholds[0]; fixing++)
             if (strcmp(tunables[index].name, fixing_thresholds[fixing]) == 0 &&
                 strcmp(settings[index].source, "default") != 0)
                 return true;
-        }
     }
     return false;
 }

@@ -3,8 +3,6 @@
 #include "malloc/allocator.h"
 #include "malloc/jemalloc_control.h"
 
-#include <string.h>
-
 #define WEAK __attribute__((weak))
 
 /* Declared as in malloc.h, mimalloc.h, gperftools/malloc_extension_c.h and google/tcmalloc's internal C interface. */

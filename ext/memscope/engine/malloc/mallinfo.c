@@ -1,7 +1,5 @@
 #include "malloc/mallinfo.h"
 
-#include <stdlib.h>
-
 #ifdef __GLIBC__
 #include <malloc.h>
 #if __GLIBC_PREREQ(2, 33)

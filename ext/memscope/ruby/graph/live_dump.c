@@ -5,7 +5,6 @@
 #include "ruby/graph/named_references.h"
 #include "ruby/heap/heap_references.h"
 
-#include <string.h>
 #include <unistd.h>
 
 /* ---- names of edges -------------------------------------------------------------------------------------------- */

@@ -1,9 +1,6 @@
-
-#include "base/own_memory.h"
 #include "ruby/graph/named_references.h"
+#include "base/own_memory.h"
 #include "ruby/ruby_private.h"
-
-#include <string.h>
 
 struct naming {
     memscope_named_reference *callback;

@@ -1,4 +1,3 @@
-
 #include "ruby/heap/block_walk.h"
 #include "ruby/heap/object_blocks.h"
 #include "ruby/heap/page_index.h"

@@ -1,4 +1,3 @@
-
 #include "ruby/heap/heap_fit.h"
 #include "ruby/ruby_private.h"
 

@@ -1,4 +1,3 @@
-
 #include "ruby/heap/marking.h"
 
 #include "base/mapped_array.h"

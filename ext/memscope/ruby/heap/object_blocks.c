@@ -1,4 +1,3 @@
-
 #include "ruby/heap/object_blocks.h"
 #include "ruby/held_memory.h"
 #include "ruby/ruby_private.h"

@@ -1,6 +1,5 @@
-
-#include "ruby/heap/heap_fit.h"
 #include "ruby/heap/pin_survey.h"
+#include "ruby/heap/heap_fit.h"
 #include "ruby/heap/roots.h"
 #include "ruby/ruby_private.h"
 

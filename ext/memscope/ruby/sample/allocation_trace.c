@@ -181,37 +181,37 @@ static void at_vm_exit(ruby_vm_t *unused) {
     end_ruby(NULL);
 }
 
-/* Does its work once per process. */
-static enum memscope_trace_obstacle prepare(void) {
+/* Does its work once per process. Returns the reason why it cannot, or NULL. */
+static const char *prepare(void) {
     if (!MEMSCOPE_KNOWS_MARKED)
-        return MEMSCOPE_TRACE_NO_MARKS;
+        return "marks_unknown";
     if (trace != NULL)
-        return MEMSCOPE_TRACE_READY;
+        return NULL;
     memscope_collections_prepare(); /* raises under a modular GC without the figures that it needs */
     trace = memscope_lasting_map(sizeof *trace);
     if (trace == NULL)
-        return MEMSCOPE_TRACE_NO_MEMORY;
+        return memscope_status_id(MEMSCOPE_NO_MEMORY);
     rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &guard_type, trace));
     ruby_vm_at_exit(at_vm_exit);
-    return MEMSCOPE_TRACE_READY;
+    return NULL;
 }
 
-enum memscope_trace_obstacle memscope_trace_start(bool all_threads) {
-    enum memscope_trace_obstacle obstacle = prepare();
+const char *memscope_trace_start(bool all_threads) {
+    const char *obstacle = prepare();
 
-    if (obstacle != MEMSCOPE_TRACE_READY)
+    if (obstacle != NULL)
         return obstacle;
     if (memscope_event_hooks_obstacle())
-        return MEMSCOPE_TRACE_RACTORS;
+        return "ractor_ended_counting";
     *trace = (struct trace){.thread = all_threads ? Qnil : rb_thread_current(), .counts = {.name = name_group}};
     if (memscope_names_open(&trace->names) != MEMSCOPE_OK)
-        return MEMSCOPE_TRACE_NO_MEMORY;
+        return memscope_status_id(MEMSCOPE_NO_MEMORY);
     memscope_heap_held_open(&trace->walk, &trace->held);
     memscope_event_hook_add(on_marked, RUBY_INTERNAL_EVENT_GC_END_MARK);
     memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
     trace->collections = rb_gc_count();
     trace->running = true;
-    return MEMSCOPE_TRACE_READY;
+    return NULL;
 }
 
 void memscope_trace_count(bool counting) {

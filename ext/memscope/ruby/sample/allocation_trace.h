@@ -16,19 +16,11 @@
 
 #include <ruby.h>
 
-/* Why a trace cannot start. */
-enum memscope_trace_obstacle {
-    MEMSCOPE_TRACE_READY,
-    MEMSCOPE_TRACE_NO_MARKS, /* this Ruby exports no mark flags */
-    MEMSCOPE_TRACE_NO_MEMORY,
-    MEMSCOPE_TRACE_RACTORS, /* memscope_event_hooks_obstacle returns the reason */
-};
-
 /*
  * Adds the hooks, for allocations of the calling thread, or of all threads of the main Ractor. Nothing is counted
- * before memscope_trace_count.
+ * before memscope_trace_count. Returns the reason why a trace cannot start, or NULL.
  */
-enum memscope_trace_obstacle memscope_trace_start(bool all_threads);
+const char *memscope_trace_start(bool all_threads);
 
 /* Starts or stops counting. Allocates nothing. */
 void memscope_trace_count(bool counting);

@@ -592,39 +592,37 @@ static double watching_ns(void) {
     return fmax(fmin(fmax(watched - plain, plain / 10), 4 * plain), 5);
 }
 
-/* Does its work once per process. */
-static enum memscope_object_sampler_obstacle prepare(void) {
+/* Does its work once per process. Returns the reason why it cannot, or NULL. */
+static const char *prepare(void) {
     static bool prepared;
 
     if (prepared)
-        return MEMSCOPE_OBJECTS_READY;
+        return NULL;
+    if (!MEMSCOPE_KNOWS_MARKED)
+        return "marks_unknown";
     if (!samples)
         samples = memscope_object_samples_map();
     if (!tags)
         tags = memscope_lasting_map(sizeof *tags);
     if (!samples || !tags || !memscope_object_records_open() || !memscope_frame_texts_open())
-        return MEMSCOPE_OBJECTS_NO_MEMORY;
+        return memscope_status_id(MEMSCOPE_NO_MEMORY);
     job = memscope_job_prepare(work);
     if (job == POSTPONED_JOB_HANDLE_INVALID)
-        return MEMSCOPE_OBJECTS_NO_JOBS;
+        return "jobs_taken";
     memscope_collections_prepare();
     rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &guard_type, &sampler));
     ruby_vm_at_exit(at_vm_exit);
     prepared = true;
-    return MEMSCOPE_OBJECTS_READY;
+    return NULL;
 }
 
-enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budget) {
-    enum memscope_object_sampler_obstacle obstacle = MEMSCOPE_OBJECTS_NO_MARKS;
+const char *memscope_object_sampler_start(double budget) {
+    const char *obstacle;
     double watching;
 
     if (sampler.running)
-        return MEMSCOPE_OBJECTS_RUNNING;
-    if (memscope_event_hooks_obstacle())
-        return MEMSCOPE_OBJECTS_RACTORS;
-    if (MEMSCOPE_KNOWS_MARKED)
-        obstacle = prepare();
-    if (obstacle != MEMSCOPE_OBJECTS_READY)
+        return "running";
+    if ((obstacle = memscope_event_hooks_obstacle()) != NULL || (obstacle = prepare()) != NULL)
         return obstacle;
     if (MEMSCOPE_RACTORS_SWITCH_HOOKS_OFF && memscope_ractors_were_created())
         rb_gc(); /* frees those that have ended, which would switch off the hooks */
@@ -644,7 +642,7 @@ enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budge
     sampler.started_at = allocations();
     watch_gc();
     work(NULL);
-    return MEMSCOPE_OBJECTS_READY;
+    return NULL;
 }
 
 void memscope_object_sampler_stop(void) {

@@ -26,18 +26,11 @@
 
 #include <ruby.h>
 
-/* Why sampling cannot start. */
-enum memscope_object_sampler_obstacle {
-    MEMSCOPE_OBJECTS_READY,
-    MEMSCOPE_OBJECTS_RUNNING,
-    MEMSCOPE_OBJECTS_NO_MEMORY,
-    MEMSCOPE_OBJECTS_NO_MARKS, /* this Ruby exports no mark flags */
-    MEMSCOPE_OBJECTS_NO_JOBS,  /* all of Ruby's postponed jobs are taken */
-    MEMSCOPE_OBJECTS_RACTORS,  /* memscope_event_hooks_obstacle returns the reason */
-};
-
-/* Empties the table. `budget`: a share of the process's CPU time. Allocates objects, to measure the hook's cost. */
-enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budget);
+/*
+ * Empties the table. `budget`: a share of the process's CPU time. Allocates objects, to measure the hook's cost.
+ * Returns the reason why sampling cannot start, "running" if it has started already, or NULL.
+ */
+const char *memscope_object_sampler_start(double budget);
 
 /* Removes the hooks. Read the settled samples before allocating objects: a GC that allocation starts is not tracked. */
 void memscope_object_sampler_stop(void);
