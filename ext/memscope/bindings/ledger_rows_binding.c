@@ -79,17 +79,38 @@ static void add_chunk_counts(VALUE detail, const struct memscope_ledger *ledger,
     }
 }
 
+/* Sets the counts that a row always has. */
+static void add_counts(VALUE detail, const struct memscope_ledger *ledger, enum memscope_row row) {
+    const struct {
+        enum memscope_row row;
+        const char *key;
+        uint64_t count;
+    } counts[] = {
+        {MEMSCOPE_ROW_whole_pages, "pages", ledger->ruby.whole_pages_found},
+        {MEMSCOPE_ROW_empty_pages, "pages", ledger->ruby.empty_pages_found},
+        {MEMSCOPE_ROW_arenas, "arenas", ledger->glibc.arena_count},
+        {MEMSCOPE_ROW_arenas, "heaps", ledger->glibc.arena_heap_count},
+        {MEMSCOPE_ROW_mmapped, "blocks", ledger->glibc.mmapped_chunk_count},
+        {MEMSCOPE_ROW_mmapped, "mapped_bytes", ledger->glibc.mmapped_bytes},
+        {MEMSCOPE_ROW_threads, "live", ledger->stacks.live_threads},
+        {MEMSCOPE_ROW_threads, "cached", ledger->stacks.cached_stacks},
+        {MEMSCOPE_ROW_fibers, "stacks", ledger->stacks.fiber_stacks},
+    };
+
+    for (size_t index = 0; index < sizeof counts / sizeof counts[0]; index++)
+        if (counts[index].row == row)
+            memscope_hash_set(detail, counts[index].key, ULL2NUM(counts[index].count));
+}
+
 static VALUE row_detail(const struct memscope_ledger_call *call, enum memscope_row row) {
     const struct memscope_ledger *ledger = &call->ledger;
     VALUE detail = rb_hash_new();
 
+    add_counts(detail, ledger, row);
     switch (row) {
     case MEMSCOPE_ROW_ruby_heap:
         if (call->listing.count > 0)
             add_ruby_heap_counts(detail, call);
-        break;
-    case MEMSCOPE_ROW_whole_pages:
-        memscope_hash_set(detail, "pages", ULL2NUM(ledger->ruby.whole_pages_found));
         break;
     case MEMSCOPE_ROW_malloc:
         add_malloc_counts(detail, call);
@@ -97,24 +118,6 @@ static VALUE row_detail(const struct memscope_ledger_call *call, enum memscope_r
     case MEMSCOPE_ROW_main_heap:
         if (ledger->glibc.main_piece_count > 0)
             memscope_hash_set(detail, "pieces", ULL2NUM(ledger->glibc.main_piece_count));
-        break;
-    case MEMSCOPE_ROW_empty_pages:
-        memscope_hash_set(detail, "pages", ULL2NUM(ledger->ruby.empty_pages_found));
-        break;
-    case MEMSCOPE_ROW_arenas:
-        memscope_hash_add(detail, {"arenas", ULL2NUM(ledger->glibc.arena_count)},
-                          {"heaps", ULL2NUM(ledger->glibc.arena_heap_count)});
-        break;
-    case MEMSCOPE_ROW_mmapped:
-        memscope_hash_add(detail, {"blocks", ULL2NUM(ledger->glibc.mmapped_chunk_count)},
-                          {"mapped_bytes", ULL2NUM(ledger->glibc.mmapped_bytes)});
-        break;
-    case MEMSCOPE_ROW_threads:
-        memscope_hash_add(detail, {"live", ULL2NUM(ledger->stacks.live_threads)},
-                          {"cached", ULL2NUM(ledger->stacks.cached_stacks)});
-        break;
-    case MEMSCOPE_ROW_fibers:
-        memscope_hash_set(detail, "stacks", ULL2NUM(ledger->stacks.fiber_stacks));
         break;
     case MEMSCOPE_ROW_not_resident:
         if (ledger->bytes[row] < 0)

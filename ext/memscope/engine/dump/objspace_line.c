@@ -132,7 +132,7 @@ static inline const char *read_number(const char *text, uint64_t *number) {
     return text;
 }
 
-static inline const char *read_text(const char *text, struct memscope_objspace_text *into) {
+static inline const char *read_text(const char *text, struct memscope_text *into) {
     const char *end;
 
     if (*text != '"' || (end = end_of_string(text + 1)) == NULL)
@@ -190,7 +190,7 @@ static const struct {
              {"FILE", 4, 0x0b},   {"RATIONAL", 8, 0x0f}, {"COMPLEX", 7, 0x0e}, {"NODE", 4, 0x1b},   {"SHAPE", 5, 0},
              {"ZOMBIE", 6, 0},    {"MOVED", 5, 0},       {"NONE", 4, 0}};
 
-static void take_type(struct memscope_objspace_line *line, struct memscope_objspace_text type) {
+static void take_type(struct memscope_objspace_line *line, struct memscope_text type) {
     if (type.length == 4 && memcmp(type.start, "ROOT", 4) == 0) {
         line->root = true;
         return;
@@ -205,7 +205,7 @@ static void take_type(struct memscope_objspace_line *line, struct memscope_objsp
 }
 
 static inline const char *read_type(const char *text, struct memscope_objspace_line *line) {
-    struct memscope_objspace_text type;
+    struct memscope_text type;
 
     text = read_text(text, &type);
     if (text != NULL)
@@ -234,11 +234,11 @@ static inline const char *skip_flags(const char *text) {
     return *text == '{' && *end == '}' ? end + 1 : skip_value(text);
 }
 
-static inline const char *read_whole(const char *text, struct memscope_objspace_text *into) {
+static inline const char *read_whole(const char *text, struct memscope_text *into) {
     const char *end = skip_value(text);
 
     if (end != NULL)
-        *into = (struct memscope_objspace_text){text, (size_t)(end - text)};
+        *into = (struct memscope_text){text, (size_t)(end - text)};
     return end;
 }
 
@@ -364,8 +364,7 @@ const char *memscope_objspace_line_read(const char *text, struct memscope_objspa
 }
 
 /* Nothing reads past the line, since the value ends before its newline. */
-bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names, uint64_t *index,
-                                      struct memscope_objspace_text *name) {
+bool memscope_objspace_edge_name_take(struct memscope_text *edge_names, uint64_t *index, struct memscope_text *name) {
     const char *text = edge_names->start, *end = text + edge_names->length;
 
     if (edge_names->length == 0 || (*text != '{' && *text != ','))
@@ -377,7 +376,7 @@ bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names,
     if (*text != ':' || (text = read_text(skip_blanks(text + 1), name)) == NULL)
         return false;
     text = skip_blanks(text);
-    *edge_names = (struct memscope_objspace_text){text, text < end ? (size_t)(end - text) : 0};
+    *edge_names = (struct memscope_text){text, text < end ? (size_t)(end - text) : 0};
     return true;
 }
 
@@ -414,7 +413,7 @@ static size_t unescape_code(const char *digits, size_t left, char *into) {
     return 3;
 }
 
-size_t memscope_objspace_unescape(struct memscope_objspace_text text, char *into, size_t capacity) {
+size_t memscope_objspace_unescape(struct memscope_text text, char *into, size_t capacity) {
     static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     size_t length = 0;
 

@@ -5,33 +5,29 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+
+#include "base/text.h"
 
 /* Bytes after a line's newline that must be readable, though they mean nothing. */
 #define MEMSCOPE_OBJSPACE_PADDING 16
 
 #define MEMSCOPE_OBJSPACE_UNKNOWN_TYPE 0x1f
 
-struct memscope_objspace_text {
-    const char *start; /* as in the file, with any escapes */
-    size_t length;
-};
-
+/* Texts are as in the file, with any escapes. */
 struct memscope_objspace_line {
     uint64_t address, class_address, superclass; /* 0 for none */
     uint64_t bytes, slot_bytes;                  /* 0 if not stated */
     uint8_t type;                                /* Ruby's number, 0 for no object */
     bool root, singleton;
-    struct memscope_objspace_text category; /* of roots */
-    struct memscope_objspace_text name;     /* of a class or module, or of a singleton class's first real ancestor */
-    struct memscope_objspace_text imemo_type;
-    struct memscope_objspace_text data_type; /* the name that C code gave to a T_DATA's type: "VM/thread" */
-    struct memscope_objspace_text file; /* file of the allocation, at line_number, only if allocations were traced */
+    struct memscope_text category; /* of roots */
+    struct memscope_text name;     /* of a class or module, or of a singleton class's first real ancestor */
+    struct memscope_text imemo_type;
+    struct memscope_text data_type; /* the name that C code gave to a T_DATA's type: "VM/thread" */
+    struct memscope_text file;      /* file of the allocation, at line_number, only if allocations were traced */
     uint64_t line_number;
-    uint64_t generation;                      /* garbage collections before its allocation, plus 1 */
-    struct memscope_objspace_text edge_names; /* {"0":"HANDLERS"}, only in dumps written by memscope */
+    uint64_t generation;             /* garbage collections before its allocation, plus 1 */
+    struct memscope_text edge_names; /* {"0":"HANDLERS"}, only in dumps written by memscope */
     uint32_t reference_count;
 };
 
@@ -49,8 +45,7 @@ const char *memscope_objspace_line_read(const char *text, struct memscope_objspa
  * Takes the first entry from edge_names: the name of the constant or variable whose value is the reference at *index.
  * Returns false if there are no more.
  */
-bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names, uint64_t *index,
-                                      struct memscope_objspace_text *name);
+bool memscope_objspace_edge_name_take(struct memscope_text *edge_names, uint64_t *index, struct memscope_text *name);
 
 /* "STRING" for 5, and "UNKNOWN" for a number that is not a type of objects. */
 const char *memscope_objspace_type_name(uint8_t type);
@@ -59,4 +54,4 @@ const char *memscope_objspace_type_name(uint8_t type);
  * Copies the text with its escapes decoded, until fewer than 3 bytes of capacity are left, and returns the length of
  * the copy. An escape that JSON does not have stays as it is.
  */
-size_t memscope_objspace_unescape(struct memscope_objspace_text text, char *into, size_t capacity);
+size_t memscope_objspace_unescape(struct memscope_text text, char *into, size_t capacity);

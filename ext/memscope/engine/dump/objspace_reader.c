@@ -29,7 +29,7 @@ enum memscope_status memscope_objspace_reader_open(struct memscope_objspace_read
 
 /* ---- one line -------------------------------------------------------------------------------------------------- */
 
-static uint32_t name_of(struct memscope_objspace_reader *reader, struct memscope_objspace_text text) {
+static uint32_t name_of(struct memscope_objspace_reader *reader, struct memscope_text text) {
     char plain[512];
 
     if (text.length == 0)
@@ -45,7 +45,7 @@ static void add_class(struct memscope_objspace_reader *reader, const struct mems
 }
 
 /* The same name as in ruby/class_names.h: "imemo_env". */
-static uint32_t imemo_label(struct memscope_objspace_reader *reader, struct memscope_objspace_text type) {
+static uint32_t imemo_label(struct memscope_objspace_reader *reader, struct memscope_text type) {
     char label[64] = "imemo_";
     size_t length = strlen(label);
 
@@ -57,7 +57,7 @@ static uint32_t saturated(uint64_t number) {
     return number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
 }
 
-static enum memscope_edge_kind kind_of_name(uint8_t type, struct memscope_objspace_text name) {
+static enum memscope_edge_kind kind_of_name(uint8_t type, struct memscope_text name) {
     if (name.length > 0 && *name.start == '@')
         return name.length > 1 && name.start[1] == '@' ? MEMSCOPE_EDGE_CVAR : MEMSCOPE_EDGE_IVAR;
     return type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE || type == MEMSCOPE_TYPE_ICLASS
@@ -67,7 +67,7 @@ static enum memscope_edge_kind kind_of_name(uint8_t type, struct memscope_objspa
 
 /* Runs before reference_count includes the line's references. Skips names that are not in the references' order. */
 static void add_edge_names(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
-    struct memscope_objspace_text rest = line->edge_names, name;
+    struct memscope_text rest = line->edge_names, name;
     uint64_t index, next = 0;
 
     while (memscope_objspace_edge_name_take(&rest, &index, &name)) {
@@ -122,7 +122,7 @@ static void add_object(struct memscope_objspace_reader *reader, const struct mem
 }
 
 /* The number of the category, or of the last one if there are too many. */
-static uint32_t category_of(struct memscope_objspace_reader *reader, struct memscope_objspace_text text) {
+static uint32_t category_of(struct memscope_objspace_reader *reader, struct memscope_text text) {
     char name[sizeof *reader->category_text] = "";
     uint32_t category = 0;
 

@@ -309,25 +309,19 @@ struct dynamic {
 };
 
 static void take_entry(const struct memscope_shared_object *object, const Elf64_Dyn *entry, struct dynamic *dynamic) {
-    switch (entry->d_tag) {
-    case DT_SYMTAB:
-        dynamic->symbols = (uintptr_t)memscope_shared_object_dynamic_address(object, entry->d_un.d_ptr);
-        break;
-    case DT_STRTAB:
-        dynamic->names = (uintptr_t)memscope_shared_object_dynamic_address(object, entry->d_un.d_ptr);
-        break;
-    case DT_STRSZ:
+    const struct {
+        Elf64_Sxword tag;
+        uint64_t *address;
+    } addresses[] = {{DT_SYMTAB, &dynamic->symbols},
+                     {DT_STRTAB, &dynamic->names},
+                     {DT_GNU_HASH, &dynamic->gnu_hash},
+                     {DT_HASH, &dynamic->hash}};
+
+    if (entry->d_tag == DT_STRSZ)
         dynamic->names_size = entry->d_un.d_val;
-        break;
-    case DT_GNU_HASH:
-        dynamic->gnu_hash = (uintptr_t)memscope_shared_object_dynamic_address(object, entry->d_un.d_ptr);
-        break;
-    case DT_HASH:
-        dynamic->hash = (uintptr_t)memscope_shared_object_dynamic_address(object, entry->d_un.d_ptr);
-        break;
-    default:
-        break;
-    }
+    for (size_t index = 0; index < sizeof addresses / sizeof addresses[0]; index++)
+        if (addresses[index].tag == entry->d_tag)
+            *addresses[index].address = (uintptr_t)memscope_shared_object_dynamic_address(object, entry->d_un.d_ptr);
 }
 
 static enum memscope_status read_dynamic(const struct memscope_elf_source *source,

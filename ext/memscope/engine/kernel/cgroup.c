@@ -44,41 +44,45 @@ static void load(struct loaded_file *file, const char *directory, const char *na
     }
 }
 
-static void read_figure(struct loaded_file *file, const char *directory, const char *name, const char *key,
-                        struct memscope_cgroup_figure *figure) {
-    memset(figure, 0, sizeof *figure);
-    figure->file = name;
-    figure->status = MEMSCOPE_UNSUPPORTED;
-    if (!name)
-        return;
-    load(file, directory, name);
-    if (file->status == MEMSCOPE_OK || (file->status == MEMSCOPE_TRUNCATED && key))
-        memscope_cgroup_parse_figure(file->text, key, figure);
-    else
-        figure->status = file->status;
+/* Where a figure is. */
+struct place {
+    const char *file, *key;
+};
+
+static struct memscope_cgroup_figure read_figure(struct loaded_file *file, const char *directory, struct place place) {
+    struct memscope_cgroup_figure figure = {.file = place.file, .status = MEMSCOPE_UNSUPPORTED};
+
+    if (!place.file)
+        return figure;
+    load(file, directory, place.file);
+    figure.status = file->status;
+    if (file->status == MEMSCOPE_OK || (file->status == MEMSCOPE_TRUNCATED && place.key))
+        memscope_cgroup_parse_figure(file->text, place.key, &figure);
+    return figure;
 }
 
 struct source {
-    const char *v2_file, *v2_key, *v1_file, *v1_key;
+    struct place v2, v1;
 };
 
-#define FIGURE(field, v2_file, v2_key, v1_file, v1_key) {v2_file, v2_key, v1_file, v1_key},
+static struct place place_of(const struct memscope_cgroup *cgroup, const struct source *source) {
+    return cgroup->version == MEMSCOPE_CGROUP_V2 ? source->v2 : source->v1;
+}
+
+#define FIGURE(field, v2_file, v2_key, v1_file, v1_key) {{v2_file, v2_key}, {v1_file, v1_key}},
 static const struct source figure_sources[] = {
 #include "kernel/cgroup_figures.def"
 };
 
-#define EVENT(name, v2_file, v2_key, v1_file, v1_key) {v2_file, v2_key, v1_file, v1_key},
+#define EVENT(name, v2_file, v2_key, v1_file, v1_key) {{v2_file, v2_key}, {v1_file, v1_key}},
 static const struct source event_sources[] = {
 #include "kernel/cgroup_events.def"
 };
 
 static void read_sources(const struct memscope_cgroup *cgroup, struct loaded_file *file, const struct source *sources,
                          size_t count, struct memscope_cgroup_figure *figures) {
-    bool is_v2 = cgroup->version == MEMSCOPE_CGROUP_V2;
-
     for (size_t index = 0; index < count; index++)
-        read_figure(file, cgroup->directory, is_v2 ? sources[index].v2_file : sources[index].v1_file,
-                    is_v2 ? sources[index].v2_key : sources[index].v1_key, &figures[index]);
+        figures[index] = read_figure(file, cgroup->directory, place_of(cgroup, &sources[index]));
 }
 
 static void read_pressure(struct memscope_cgroup *cgroup, struct loaded_file *file) {
@@ -122,17 +126,14 @@ static struct memscope_cgroup_figure working_set_of(const struct memscope_cgroup
 /* Lowers hierarchy_headroom to the room that one group has left under its own limit. */
 static void measure_headroom(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *directory,
                              const struct memscope_cgroup_figure *limit) {
-    bool is_v2 = cgroup->version == MEMSCOPE_CGROUP_V2;
-    const struct source *usage = &figure_sources[MEMSCOPE_CGROUP_current_bytes];
     const struct source *cache = &figure_sources[MEMSCOPE_CGROUP_inactive_file_bytes];
     struct memscope_cgroup_figure current, inactive, used;
     uint64_t room;
 
     if (cgroup->hierarchy_headroom.status != MEMSCOPE_OK)
         return;
-    read_figure(file, directory, is_v2 ? usage->v2_file : usage->v1_file, NULL, &current);
-    read_figure(file, directory, is_v2 ? cache->v2_file : cache->v1_file, is_v2 ? cache->v2_key : cache->v1_key,
-                &inactive);
+    current = read_figure(file, directory, place_of(cgroup, &figure_sources[MEMSCOPE_CGROUP_current_bytes]));
+    inactive = read_figure(file, directory, place_of(cgroup, cache));
     used = working_set_of(&current, &inactive);
     if (used.status != MEMSCOPE_OK) {
         cgroup->hierarchy_headroom = used;
@@ -175,15 +176,15 @@ static void read_limits(struct memscope_cgroup *cgroup, struct loaded_file *file
         struct memscope_cgroup_figure own;
 
         file->name = NULL;
-        read_figure(file, directory, is_v2 ? "memory.max" : "memory.limit_in_bytes", NULL, &own);
+        own = read_figure(file, directory, (struct place){is_v2 ? "memory.max" : "memory.limit_in_bytes", NULL});
         if (is_settled && memscope_cgroup_is_known(&own) && own.value < limit->value)
             break;
         apply_limit(cgroup, file, directory, &own, is_settled);
         if (!is_v2)
             continue;
-        read_figure(file, directory, "memory.high", NULL, &own);
+        own = read_figure(file, directory, (struct place){"memory.high", NULL});
         tighten(&cgroup->figures[MEMSCOPE_CGROUP_high_bytes], &own);
-        read_figure(file, directory, "memory.swap.max", NULL, &own);
+        own = read_figure(file, directory, (struct place){"memory.swap.max", NULL});
         tighten(&cgroup->figures[MEMSCOPE_CGROUP_swap_limit_bytes], &own);
     } while (memscope_cgroup_climb(directory, top));
     if (memscope_cgroup_is_known(limit) && !*cgroup->limit_directory)

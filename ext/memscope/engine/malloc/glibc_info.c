@@ -105,38 +105,32 @@ static void parse_size(struct parser *parser, const char *line, bool unsorted) {
     parser->arenas->size_count++;
 }
 
-static void parse_total(struct parser *parser, const char *line) {
+/* Ignores elements and types that a later glibc adds. */
+static void parse_figures(struct parser *parser, const char *line) {
     struct memscope_glibc_arena *arena = parser->arena;
+    const struct {
+        const char *element, *type;
+        uint64_t *size, *count;
+    } figures[] = {
+        {"total", "fast", &arena->fast_bytes, &arena->fast_blocks},
+        {"total", "rest", &arena->free_bytes, &arena->free_blocks},
+        {"total", "mmap", &parser->arenas->mmapped_bytes, &parser->arenas->mmapped_blocks},
+        {"system", "current", &arena->system_bytes, NULL},
+        {"system", "max", &arena->system_max_bytes, NULL},
+        {"aspace", "total", &arena->address_space_bytes, NULL},
+        {"aspace", "mprotect", &arena->writable_bytes, NULL},
+        {"aspace", "subheaps", &arena->heaps, NULL},
+    };
 
-    if (has_type(line, "fast")) {
-        read_number(parser, line, "count", &arena->fast_blocks);
-        read_number(parser, line, "size", &arena->fast_bytes);
-    } else if (has_type(line, "rest")) {
-        read_number(parser, line, "count", &arena->free_blocks);
-        read_number(parser, line, "size", &arena->free_bytes);
-    } else if (has_type(line, "mmap")) {
-        read_number(parser, line, "count", &parser->arenas->mmapped_blocks);
-        read_number(parser, line, "size", &parser->arenas->mmapped_bytes);
+    for (size_t index = 0; index < sizeof figures / sizeof figures[0]; index++) {
+        if (!is_element(line, figures[index].element) || !has_type(line, figures[index].type))
+            continue;
+        read_number(parser, line, "size", figures[index].size);
+        if (figures[index].count != NULL)
+            read_number(parser, line, "count", figures[index].count);
     }
 }
 
-static void parse_system(struct parser *parser, const char *line) {
-    if (has_type(line, "current"))
-        read_number(parser, line, "size", &parser->arena->system_bytes);
-    else if (has_type(line, "max"))
-        read_number(parser, line, "size", &parser->arena->system_max_bytes);
-}
-
-static void parse_address_space(struct parser *parser, const char *line) {
-    if (has_type(line, "total"))
-        read_number(parser, line, "size", &parser->arena->address_space_bytes);
-    else if (has_type(line, "mprotect"))
-        read_number(parser, line, "size", &parser->arena->writable_bytes);
-    else if (has_type(line, "subheaps"))
-        read_number(parser, line, "size", &parser->arena->heaps);
-}
-
-/* Ignores elements that a later glibc adds. */
 static void parse_line(struct parser *parser, const char *line) {
     line += strspn(line, " \t");
     if (is_element(line, "malloc")) {
@@ -156,12 +150,8 @@ static void parse_line(struct parser *parser, const char *line) {
         parse_heap(parser, line);
     } else if (is_element(line, "size") || is_element(line, "unsorted")) {
         parse_size(parser, line, is_element(line, "unsorted"));
-    } else if (is_element(line, "total")) {
-        parse_total(parser, line);
-    } else if (is_element(line, "system")) {
-        parse_system(parser, line);
-    } else if (is_element(line, "aspace")) {
-        parse_address_space(parser, line);
+    } else {
+        parse_figures(parser, line);
     }
 }
 

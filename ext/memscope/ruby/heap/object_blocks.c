@@ -250,20 +250,14 @@ bool memscope_object_blocks(VALUE object, memscope_owned_block *visit, void *dat
 
 /* ---- layouts of this Ruby -------------------------------------------------------------------------------------- */
 
-/*
- * A Struct with one member, and a Struct with more members than fit into any slot. Members are named after methods, so
- * that no Symbols are made.
- */
+/* A Struct with one member, and one with more members than fit into any slot. Methods' names make no new Symbols. */
 static void learn_structs(void) {
     enum { MEMBERS = 130 };
-    VALUE methods = rb_funcall(rb_class_instance_methods(1, (const VALUE[]){Qfalse}, rb_cString), rb_intern("|"), 1,
-                               rb_class_instance_methods(1, (const VALUE[]){Qfalse}, rb_cArray));
-    VALUE names = rb_ary_new(), small, large;
+    VALUE names = rb_eval_string("(String.instance_methods(false) | Array.instance_methods(false))"
+                                 ".grep(/\\A[a-z_]+\\z/).first(130)");
+    VALUE small, large;
     const VALUE *values;
 
-    for (long index = 0; index < RARRAY_LEN(methods) && RARRAY_LEN(names) < MEMBERS; index++)
-        if (rb_is_local_id(rb_sym2id(rb_ary_entry(methods, index))))
-            rb_ary_push(names, rb_ary_entry(methods, index));
     if (RARRAY_LEN(names) < MEMBERS)
         return;
     small = rb_funcall(rb_cStruct, rb_intern("new"), 1, rb_ary_entry(names, 0));
@@ -281,11 +275,9 @@ static void learn_structs(void) {
 /* 2**65, and 2**6400 + 4711, whose lowest digit is known. */
 static void learn_bignums(void) {
     enum { BYTES = 800 };
-    VALUE small = rb_funcall(INT2FIX(1), rb_intern("<<"), 1, INT2FIX(65));
-    VALUE large = rb_funcall(INT2FIX(1), rb_intern("<<"), 1, INT2FIX(8L * BYTES));
+    VALUE small = rb_eval_string("2**65"), large = rb_eval_string("2**6400 + 4711");
     const char *digits;
 
-    large = rb_funcall(large, rb_intern("+"), 1, INT2FIX(4711));
     if (!RB_TYPE_P(small, RUBY_T_BIGNUM) || !RB_TYPE_P(large, RUBY_T_BIGNUM) ||
         !RB_FL_TEST_RAW(small, MEMSCOPE_BIGNUM_IS_EMBEDDED) || RB_FL_TEST_RAW(large, MEMSCOPE_BIGNUM_IS_EMBEDDED))
         return;
