@@ -5,12 +5,11 @@
  * The box is used under the GVL, and by one thread at a time without it: the one that writes. Others do not wait for a
  * write that the disk delays, and write nothing.
  */
-#include "bindings/black_box_binding.h"
-
 #include "base/descriptors.h"
 #include "base/scratch.h"
 #include "bindings/history_rings.h"
 #include "bindings/reasons.h"
+#include "box/black_box.h"
 #include "init.h"
 
 #include <errno.h>

@@ -5,7 +5,6 @@
  * Users of the rings hold the GVL from beginning to end, so that a fork by Ruby never copies them half written. A
  * forked child empties them before its first use.
  */
-#include "bindings/black_box_binding.h"
 #include "bindings/history_rings.h"
 #include "bindings/reasons.h"
 

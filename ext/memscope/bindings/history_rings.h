@@ -16,3 +16,9 @@ int64_t memscope_boot_second(void);
  * milliseconds since 1970, or NULL if this machine has not booted since.
  */
 VALUE memscope_history_of(const struct memscope_rings *rings, const uint64_t *last_at);
+
+/*
+ * Writes what a new sample has changed in the rings into the black box of this process, without the GVL, if it has one.
+ * Raises interrupts of this thread.
+ */
+void memscope_black_box_add(const struct memscope_rings *rings);

@@ -47,17 +47,6 @@ static void ask(struct memscope_ledger_call *call, bool jit) {
     call->request.images = &call->images;
 }
 
-struct scan {
-    bool (*scan)(void *argument);
-    void *argument;
-};
-
-static void scan_once(void *argument) {
-    const struct scan *scan = argument;
-
-    scan->scan(scan->argument);
-}
-
 void memscope_ledger_perform(struct memscope_ledger_call *call, bool (*scan)(void *argument), void *argument,
                              bool alone) {
     uint64_t start = memscope_now_ns(), without_gvl_ns = 0;
@@ -72,10 +61,8 @@ void memscope_ledger_perform(struct memscope_ledger_call *call, bool (*scan)(voi
     ask(call, jit);
     if (call->strict)
         scan(argument);
-    else if (alone)
-        without_gvl_ns = memscope_without_children(scan, argument);
     else
-        without_gvl_ns = memscope_without_gvl(scan_once, &(struct scan){scan, argument});
+        without_gvl_ns = memscope_without_children(scan, argument, alone);
     call->wall_ns = memscope_now_ns() - start;
     call->gvl_ns = call->wall_ns - without_gvl_ns;
 }

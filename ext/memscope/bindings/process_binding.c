@@ -103,7 +103,7 @@ static bool read_memory(void *argument) {
 /* Native.process_memory. Reads without the GVL, since smaps_rollup walks page tables. */
 VALUE native_process_memory(VALUE self, VALUE process) {
     struct scan scan = {.process = StringValueCStr(process)};
-    uint64_t start = memscope_now_ns(), without_gvl_ns = memscope_without_children(read_memory, &scan);
+    uint64_t start = memscope_now_ns(), without_gvl_ns = memscope_without_children(read_memory, &scan, true);
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
 
     for (int field = 0; field < MEMSCOPE_PROCESS_FIELD_COUNT; field++)

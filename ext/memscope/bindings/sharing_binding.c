@@ -54,7 +54,7 @@ static bool list_shared(void *argument) {
 static VALUE read_inherited(VALUE argument) {
     struct call *call = (struct call *)argument;
 
-    memscope_without_children(list_shared, call);
+    memscope_without_children(list_shared, call, true);
     if (call->status != MEMSCOPE_OK)
         return memscope_unread("/proc/self/pagemap", call->status);
     return rb_obj_freeze(rb_str_new((const char *)call->ranges, (long)(call->count * sizeof *call->ranges)));
@@ -90,7 +90,7 @@ static VALUE read_unshared(VALUE argument) {
     if (copy != NULL) {
         call->ranges = memcpy(copy, RSTRING_PTR(call->inherited), size);
         call->count = size / sizeof *call->ranges;
-        memscope_without_children(count_ended, call);
+        memscope_without_children(count_ended, call, true);
     }
     return call->status == MEMSCOPE_OK ? ULL2NUM(call->bytes) : memscope_unread("/proc/self/pagemap", call->status);
 }

@@ -6,7 +6,7 @@
 
 /*
  * Runs `read` without the GVL once no other thread's child is alive, after up to half a second. `read` returns true if
- * a child shared the pages (MEMSCOPE_SHARED), and then runs again, up to three times in all. Returns the nanoseconds.
- * Caller holds the GVL.
+ * a child shared the pages (MEMSCOPE_SHARED), and then runs again, up to three times in all. Unless `waits`, runs it
+ * once, immediately. Returns the nanoseconds. Caller holds the GVL.
  */
-uint64_t memscope_without_children(bool (*read)(void *argument), void *argument);
+uint64_t memscope_without_children(bool (*read)(void *argument), void *argument, bool waits);

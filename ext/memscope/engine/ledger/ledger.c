@@ -7,22 +7,22 @@ const struct memscope_row_definition memscope_row_definitions[MEMSCOPE_ROW_COUNT
 #include "ledger/ledger_rows.def"
 };
 
-int64_t memscope_ledger_row_bytes(const struct memscope_ledger *ledger, enum memscope_row row) {
-    int64_t bytes = ledger->bytes[row];
+/* Of the row and the rows below it. */
+static int64_t sum_of(const int64_t *bytes, enum memscope_row row) {
+    int64_t sum = bytes[row];
 
     for (int child = 0; child < MEMSCOPE_ROW_COUNT; child++)
         if (memscope_row_definitions[child].parent == row)
-            bytes += memscope_ledger_row_bytes(ledger, (enum memscope_row)child);
-    return bytes;
+            sum += sum_of(bytes, (enum memscope_row)child);
+    return sum;
+}
+
+int64_t memscope_ledger_row_bytes(const struct memscope_ledger *ledger, enum memscope_row row) {
+    return sum_of(ledger->bytes, row);
 }
 
 uint64_t memscope_ledger_row_shared_bytes(const struct memscope_ledger *ledger, enum memscope_row row) {
-    uint64_t bytes = ledger->shared_bytes[row];
-
-    for (int child = 0; child < MEMSCOPE_ROW_COUNT; child++)
-        if (memscope_row_definitions[child].parent == row)
-            bytes += memscope_ledger_row_shared_bytes(ledger, (enum memscope_row)child);
-    return bytes;
+    return (uint64_t)sum_of((const int64_t *)ledger->shared_bytes, row);
 }
 
 typedef enum memscope_status (*read_list)(const struct memscope_mappings_memory *memory,

@@ -4,32 +4,19 @@
 #include "malloc/jemalloc_keys.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/types.h>
-
-/* All keys, with arena.0 for any arena. */
-enum key { NARENAS, DECAY, PURGE, FLUSH, DIRTY_MS, MUZZY_MS, LATER_DIRTY_MS, LATER_MUZZY_MS, BACKGROUND_THREAD };
-
-static const char *const keys[] = {
-    [NARENAS] = "arenas.narenas",
-    [DECAY] = "arena.0.decay",
-    [PURGE] = "arena.0.purge",
-    [FLUSH] = "thread.tcache.flush",
-    [DIRTY_MS] = "arena.0.dirty_decay_ms",
-    [MUZZY_MS] = "arena.0.muzzy_decay_ms",
-    [LATER_DIRTY_MS] = "arenas.dirty_decay_ms",
-    [LATER_MUZZY_MS] = "arenas.muzzy_decay_ms",
-    [BACKGROUND_THREAD] = "background_thread",
-};
 
 static bool serves_malloc(void) {
     return memscope_allocator_current()->name == MEMSCOPE_ALLOCATOR_JEMALLOC;
 }
 
 /*
- * One mallctl. size is the size of *old and of *new. Actions take neither: NULL, NULL and 0 (EPERM otherwise). EFAULT
- * means "arena not in use", except for background_thread, where it means the thread could not start.
+ * One mallctl. A key with arena.0 is that of `arena`. size is the size of *old and of *new. Actions take neither: NULL,
+ * NULL and 0 (EPERM otherwise). EFAULT means "arena not in use", except for background_thread, where it means the
+ * thread could not start.
  */
-static enum memscope_status control(enum key key, unsigned arena, void *old, const void *new, size_t size) {
+static enum memscope_status control(const char *key, unsigned arena, void *old, const void *new, size_t size) {
     struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
     struct memscope_mib mib;
     size_t old_size = size;
@@ -37,10 +24,10 @@ static enum memscope_status control(enum key key, unsigned arena, void *old, con
 
     if (!serves_malloc() || !jemalloc.by_name)
         return MEMSCOPE_UNSUPPORTED;
-    mib = memscope_jemalloc_mib(&jemalloc, keys[key]);
+    mib = memscope_jemalloc_mib(&jemalloc, key);
     if (mib.length == 0)
         return MEMSCOPE_NOT_FOUND;
-    if (key == DECAY || key == PURGE || key == DIRTY_MS || key == MUZZY_MS)
+    if (strncmp(key, "arena.0.", 8) == 0)
         mib.parts[MEMSCOPE_MIB_CONTROL] = arena;
     error = jemalloc.by_mib(mib.parts, mib.length, old, old ? &old_size : NULL, (void *)new, new ? size : 0);
     if (error == EFAULT)
@@ -51,7 +38,7 @@ static enum memscope_status control(enum key key, unsigned arena, void *old, con
 unsigned memscope_jemalloc_arena_count(void) {
     unsigned count;
 
-    return control(NARENAS, 0, &count, NULL, sizeof count) == MEMSCOPE_OK ? count : 0;
+    return control("arenas.narenas", 0, &count, NULL, sizeof count) == MEMSCOPE_OK ? count : 0;
 }
 
 static bool is_arena(unsigned arena) {
@@ -59,15 +46,15 @@ static bool is_arena(unsigned arena) {
 }
 
 enum memscope_status memscope_jemalloc_decay(void) {
-    return control(DECAY, MEMSCOPE_ALL_ARENAS, NULL, NULL, 0);
+    return control("arena.0.decay", MEMSCOPE_ALL_ARENAS, NULL, NULL, 0);
 }
 
 enum memscope_status memscope_jemalloc_purge(void) {
-    return control(PURGE, MEMSCOPE_ALL_ARENAS, NULL, NULL, 0);
+    return control("arena.0.purge", MEMSCOPE_ALL_ARENAS, NULL, NULL, 0);
 }
 
 enum memscope_status memscope_jemalloc_flush_thread_cache(void) {
-    return control(FLUSH, 0, NULL, NULL, 0);
+    return control("thread.tcache.flush", 0, NULL, NULL, 0);
 }
 
 static enum memscope_status decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind, ssize_t *old,
@@ -77,10 +64,10 @@ static enum memscope_status decay_ms(unsigned arena, enum memscope_jemalloc_deca
     if (!serves_malloc())
         return MEMSCOPE_UNSUPPORTED;
     if (arena == MEMSCOPE_LATER_ARENAS)
-        return control(dirty ? LATER_DIRTY_MS : LATER_MUZZY_MS, 0, old, new, sizeof(ssize_t));
+        return control(dirty ? "arenas.dirty_decay_ms" : "arenas.muzzy_decay_ms", 0, old, new, sizeof(ssize_t));
     if (!is_arena(arena))
         return MEMSCOPE_NOT_FOUND;
-    return control(dirty ? DIRTY_MS : MUZZY_MS, arena, old, new, sizeof(ssize_t));
+    return control(dirty ? "arena.0.dirty_decay_ms" : "arena.0.muzzy_decay_ms", arena, old, new, sizeof(ssize_t));
 }
 
 enum memscope_status memscope_jemalloc_read_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
@@ -103,7 +90,7 @@ enum memscope_status memscope_jemalloc_set_decay_ms(unsigned arena, enum memscop
 
 enum memscope_status memscope_jemalloc_read_background_thread(bool *on) {
     *on = false;
-    return control(BACKGROUND_THREAD, 0, on, NULL, sizeof *on);
+    return control("background_thread", 0, on, NULL, sizeof *on);
 }
 
 enum memscope_status memscope_jemalloc_set_background_thread(bool on) {
@@ -112,6 +99,6 @@ enum memscope_status memscope_jemalloc_set_background_thread(bool on) {
 
     if (known != MEMSCOPE_OK)
         return known;
-    status = control(BACKGROUND_THREAD, 0, NULL, &on, sizeof on);
+    status = control("background_thread", 0, NULL, &on, sizeof on);
     return status == MEMSCOPE_NOT_FOUND ? MEMSCOPE_IO : status;
 }

@@ -3,6 +3,7 @@
 #include "base/merge_sort.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* A settled sample: its group, its window, and its contribution to the estimates. */
 struct item {
@@ -129,7 +130,16 @@ enum memscope_status memscope_object_samples_read(struct memscope_object_samples
     return MEMSCOPE_OK;
 }
 
-/* A binary search, since the groups are sorted by `compare`. */
+static int compare_with_group(const void *item, const void *element) {
+    const struct memscope_object_group *group = element;
+
+    return compare(item, &(struct item){.stack = group->stack,
+                                        .class_name = group->class_name,
+                                        .thread = group->thread,
+                                        .tag = group->tag,
+                                        .generation = group->generation});
+}
+
 struct memscope_object_group *memscope_object_groups_find(const struct memscope_object_groups *groups,
                                                           const struct memscope_object_sample *sample,
                                                           const struct memscope_generations *generations) {
@@ -138,26 +148,8 @@ struct memscope_object_group *memscope_object_groups_find(const struct memscope_
                               .thread = sample->thread,
                               .tag = sample->tag,
                               .generation = memscope_generation_of(generations, sample->epoch)};
-    size_t low = 0, high = groups->count;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct memscope_object_group *group = &groups->list[middle];
-        const struct item other = {.stack = group->stack,
-                                   .class_name = group->class_name,
-                                   .thread = group->thread,
-                                   .tag = group->tag,
-                                   .generation = group->generation};
-        int order = compare(&other, &item);
-
-        if (order == 0)
-            return &groups->list[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    return bsearch(&item, groups->list, groups->count, sizeof *groups->list, compare_with_group);
 }
 
 void memscope_object_groups_release(struct memscope_object_samples *samples, struct memscope_object_groups *groups) {

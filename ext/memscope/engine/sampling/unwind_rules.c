@@ -48,33 +48,32 @@ static uint8_t take_byte(struct cursor *cursor) {
     return (uint8_t)take_number(cursor, 1);
 }
 
-/* LEB128. More than 63 bits fail. */
-static uint64_t take_unsigned(struct cursor *cursor) {
+/* LEB128. More than 63 bits fail. Sets *sign to the bits above the number's, if it is read as a signed one. */
+static uint64_t take_leb128(struct cursor *cursor, uint64_t *sign) {
     uint64_t number = 0;
-    uint8_t byte;
 
     for (unsigned shift = 0; shift < 63; shift += 7) {
-        byte = take_byte(cursor);
+        uint8_t byte = take_byte(cursor);
+
         number |= (uint64_t)(byte & 0x7f) << shift;
+        *sign = byte & 0x40 ? UINT64_MAX << (shift + 7) : 0;
         if (!(byte & 0x80))
             return number;
     }
     fail(cursor);
-    return 0;
+    return *sign = 0;
+}
+
+static uint64_t take_unsigned(struct cursor *cursor) {
+    uint64_t sign;
+
+    return take_leb128(cursor, &sign);
 }
 
 static int64_t take_signed(struct cursor *cursor) {
-    uint64_t number = 0;
-    uint8_t byte;
+    uint64_t sign, number = take_leb128(cursor, &sign);
 
-    for (unsigned shift = 0; shift < 63; shift += 7) {
-        byte = take_byte(cursor);
-        number |= (uint64_t)(byte & 0x7f) << shift;
-        if (!(byte & 0x80))
-            return (int64_t)(byte & 0x40 ? number | UINT64_MAX << (shift + 7) : number);
-    }
-    fail(cursor);
-    return 0;
+    return (int64_t)(number | sign);
 }
 
 /* Compilers write small factors. Larger ones fail, so that no product overflows. */

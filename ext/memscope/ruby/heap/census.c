@@ -196,18 +196,15 @@ static bool is_object(int type) {
     return type != RUBY_T_ZOMBIE && type != RUBY_T_MOVED;
 }
 
-/* Objects, and bytes of memsize. */
-struct tally {
-    uint64_t count, bytes;
-};
-
 static size_t size_of(struct pass *pass, VALUE object, int type, size_t slot_bytes) {
     if (memscope_holds_only_its_slot(object) || !is_object(type))
         return slot_bytes;
     return slot_bytes + memscope_held_bytes_asked(&pass->held, object, slot_bytes);
 }
 
-static bool visit_page(struct pass *pass, const struct memscope_heap_page *page, struct tally *all, struct tally *old) {
+/* Adds the objects of a page to their cells, and to *all and *old, whose other sums add_page sets. */
+static bool visit_page(struct pass *pass, const struct memscope_heap_page *page, struct memscope_census_sums *all,
+                       struct memscope_census_sums *old) {
     uintptr_t slot = page->start + page->slots_offset;
     const struct memscope_range *ranges = pass->excluded->ranges, *last = ranges + pass->excluded->count;
     const struct memscope_range *excluded =
@@ -231,12 +228,12 @@ static bool visit_page(struct pass *pass, const struct memscope_heap_page *page,
         cell->sums.slot_bytes += page->slot_bytes;
         cell->sums.memsize_bytes += size;
         all->count++;
-        all->bytes += size;
+        all->memsize_bytes += size;
         if (!is_object(type) || !MEMSCOPE_IS_OLD((VALUE)slot))
             continue;
         cell->sums.old_count++;
         old->count++;
-        old->bytes += size;
+        old->memsize_bytes += size;
     }
     return true;
 }
@@ -253,25 +250,20 @@ static struct memscope_census_sums *sums_of_size(struct pass *pass, size_t slot_
     return &pass->sizes[at];
 }
 
-static void add_page(struct pass *pass, size_t slot_bytes, const struct tally *all, const struct tally *old) {
-    const struct memscope_census_sums sums = {.count = all->count,
-                                              .slot_bytes = all->count * slot_bytes,
-                                              .memsize_bytes = all->bytes,
-                                              .old_count = old->count};
-    const struct memscope_census_sums of_old = {.count = old->count,
-                                                .slot_bytes = old->count * slot_bytes,
-                                                .memsize_bytes = old->bytes,
-                                                .old_count = old->count};
-
-    add(&pass->census->total, &sums);
-    add(&pass->old, &of_old);
-    add(sums_of_size(pass, slot_bytes), &sums);
+static void add_page(struct pass *pass, size_t slot_bytes, struct memscope_census_sums *all,
+                     struct memscope_census_sums *old) {
+    all->slot_bytes = all->count * slot_bytes;
+    old->slot_bytes = old->count * slot_bytes;
+    all->old_count = old->old_count = old->count;
+    add(&pass->census->total, all);
+    add(&pass->old, old);
+    add(sums_of_size(pass, slot_bytes), all);
 }
 
 static bool visit_all(struct pass *pass, const struct memscope_heap_listing *listing) {
     for (size_t index = 0; index < listing->count; index++) {
         const struct memscope_heap_page *page = &listing->pages[index];
-        struct tally all = {0}, old = {0};
+        struct memscope_census_sums all = {0}, old = {0};
 
         if (!visit_page(pass, page, &all, &old))
             return false;
