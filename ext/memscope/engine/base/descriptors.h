@@ -11,6 +11,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Registers the atfork handlers. Call it once, when memscope is loaded. Children forked earlier inherit descriptors. */
@@ -25,3 +26,9 @@ int memscope_descriptor_of_memory(const char *name);
 int memscope_descriptor_of_process(pid_t pid);
 bool memscope_descriptors_of_pipe(int ends[2]);
 void memscope_descriptor_close(int descriptor);
+
+/*
+ * RLIMIT_FSIZE in bytes, UINT64_MAX if there is no limit. A write beyond it, even to a memfd, ends the process with
+ * SIGXFSZ.
+ */
+uint64_t memscope_file_size_limit(void);

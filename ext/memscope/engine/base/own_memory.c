@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -53,15 +52,8 @@ static bool reads(const struct memscope_own_memory *memory) {
     return memscope_own_memory_read(memory, (uintptr_t)&probe, &seen, sizeof seen) && seen == probe;
 }
 
-/* A write past RLIMIT_FSIZE, even to a memfd, kills the process with SIGXFSZ. */
-static bool may_write(void) {
-    struct rlimit limit;
-
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= WINDOW_BYTES;
-}
-
 static enum memscope_status open_window(struct memscope_own_memory *memory) {
-    if (!may_write())
+    if (memscope_file_size_limit() < WINDOW_BYTES)
         return MEMSCOPE_DENIED;
     memory->descriptor = memscope_descriptor_of_memory("memscope");
     if (memory->descriptor < 0 || ftruncate(memory->descriptor, WINDOW_BYTES) != 0)

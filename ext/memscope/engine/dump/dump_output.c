@@ -1,24 +1,16 @@
 #include "dump/dump_output.h"
 
+#include "base/descriptors.h"
+
 #include <errno.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define BUFFER ((size_t)1 << 20)
 #define REPLACEMENT "\xef\xbf\xbd"
 
-/* Nothing is written beyond RLIMIT_FSIZE, since the kernel would send SIGXFSZ, which ends the process. */
-static uint64_t file_size_limit(void) {
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return UINT64_MAX;
-    return limit.rlim_cur;
-}
-
 bool memscope_dump_output_open(struct memscope_dump_output *output, int file) {
-    *output = (struct memscope_dump_output){.file = file, .limit = file_size_limit()};
+    *output = (struct memscope_dump_output){.file = file, .limit = memscope_file_size_limit()};
     output->buffer = memscope_array_map(BUFFER, 1);
     if (output->buffer == NULL)
         output->error = ENOMEM;

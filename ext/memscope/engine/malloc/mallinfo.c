@@ -1,5 +1,7 @@
 #include "malloc/mallinfo.h"
 
+#include <stdlib.h> /* __GLIBC__ */
+
 #ifdef __GLIBC__
 #include <malloc.h>
 #if __GLIBC_PREREQ(2, 33)

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -274,15 +273,6 @@ void memscope_jemalloc_profile_stop(void) {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-/*
- * A write past RLIMIT_FSIZE, even to a memfd, kills the process with SIGXFSZ, and the size of the profile is unknown.
- */
-static bool may_write(void) {
-    struct rlimit limit;
-
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
-}
-
 static enum memscope_status dump_into(int descriptor) {
     char path[64];
     const char *name = path;
@@ -314,7 +304,7 @@ enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scr
     enum memscope_status status;
     int descriptor;
 
-    if (!may_write())
+    if (memscope_file_size_limit() != UINT64_MAX) /* the size of the profile is unknown */
         return MEMSCOPE_DENIED;
     descriptor = memscope_descriptor_of_memory("memscope profile");
     if (descriptor < 0)
