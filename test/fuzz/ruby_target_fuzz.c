@@ -100,7 +100,7 @@ static void set_registers(struct memscope_tracee *tracee, const uint8_t *bytes) 
 
 static void check_threads(const struct memscope_ruby_target *target) {
     static struct memscope_tracees tracees = {.pid = PID, .count = THREADS};
-    struct memscope_refusal refusal = {""};
+    struct memscope_refusal refusal = {0};
     const struct memscope_tracee *chosen;
 
     for (size_t index = 0; index < THREADS && input.size >= THREADS * 16; index++) {
@@ -125,7 +125,7 @@ static void check_place(void) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct memscope_ruby_target target;
-    struct memscope_refusal refusal = {""};
+    struct memscope_refusal refusal = {0};
     size_t at = take_text(data, size, input.status);
 
     at += take_text(data + at, size - at, input.maps);

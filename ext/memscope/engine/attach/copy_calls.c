@@ -63,7 +63,7 @@ static bool run_forward(struct memscope_private_copy *copy, struct memscope_refu
         return false;
     memscope_registers_interrupt_call(&registers);
     if (!memscope_leave_system_call(copy->pid) || !memscope_registers_write(copy->pid, &registers))
-        return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
+        return memscope_refuse(refusal, "copy_ended");
     if (!memscope_private_copy_run(copy, &registers, refusal))
         return false;
     stay_at(copy, &registers);
@@ -83,7 +83,7 @@ static bool mask_interrupts(struct memscope_private_copy *copy, struct memscope_
         flag_and_mask[0] <= UINT8_MAX && (flag_and_mask[1] & ~UINT32_C(0xc)) == 0 &&
         memscope_remote_write(copy->pid, place + sizeof all, &all, sizeof all))
         return true;
-    return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)copy->target->pid, copy->target->version);
+    return memscope_refuse_for(refusal, "ruby_unknown", "%s", copy->target->version);
 }
 
 bool memscope_private_copy_reach_safe_point(struct memscope_private_copy *copy, bool forward,
@@ -136,7 +136,7 @@ static bool refuse_load(struct memscope_private_copy *copy, struct memscope_refu
 
     if (call(copy, memscope_remote_module_address(&copy->target->libc, "dlerror"), 0, 0, &error, refusal) && error != 0)
         (void)memscope_remote_text(copy->pid, error, text, sizeof text);
-    return memscope_refuse(refusal, "so_refused", "%d\n%s\n%s", (int)copy->target->pid, OBJECT, text);
+    return memscope_refuse_for(refusal, "so_refused", "%s\n%s", OBJECT, text);
 }
 
 struct search {
@@ -163,7 +163,7 @@ bool memscope_private_copy_load(struct memscope_private_copy *copy, int extensio
     uint64_t handle = 0, raised = 0;
 
     if (file < 0 || !memscope_remote_write(copy->pid, copy->room + RESULT_AT, path, (size_t)length + 1))
-        return memscope_refuse(refusal, "so_refused", "%d\n%s\nmemfd_create", (int)copy->target->pid, OBJECT);
+        return memscope_refuse_for(refusal, "so_refused", "%s\nmemfd_create", OBJECT);
     if (!call(copy, memscope_remote_module_address(&copy->target->libc, "dlopen"), copy->room + RESULT_AT, RTLD_NOW,
               &handle, refusal))
         return false;
@@ -175,8 +175,7 @@ bool memscope_private_copy_load(struct memscope_private_copy *copy, int extensio
     if (!call(copy, memscope_remote_module_address(&search.module, "memscope_copy_begin"), (uint64_t)copy->parent, 0,
               &raised, refusal))
         return false;
-    return (int)raised == 0 ||
-           memscope_refuse(refusal, "so_refused", "%d\n%s\nInit_memscope raised", (int)copy->target->pid, OBJECT);
+    return (int)raised == 0 || memscope_refuse_for(refusal, "so_refused", "%s\nInit_memscope raised", OBJECT);
 }
 
 bool memscope_private_copy_evaluate(struct memscope_private_copy *copy, uint64_t evaluate, const char *expression,
@@ -188,10 +187,10 @@ bool memscope_private_copy_evaluate(struct memscope_private_copy *copy, uint64_t
     *answer = (struct memscope_copy_answer){0};
     if (length >= MEMSCOPE_COPY_EXPRESSION || !memscope_remote_write(copy->pid, text, expression, length) ||
         !memscope_remote_write(copy->pid, text + length, &end, 1))
-        return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
+        return memscope_refuse(refusal, "copy_ended");
     return call(copy, evaluate, text, copy->room + RESULT_AT, NULL, refusal) &&
            (memscope_remote_read(copy->pid, copy->room + RESULT_AT, answer, sizeof *answer) ||
-            memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid));
+            memscope_refuse(refusal, "copy_ended"));
 }
 
 #endif

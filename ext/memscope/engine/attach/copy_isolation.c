@@ -182,7 +182,7 @@ bool memscope_private_copy_isolate(struct memscope_private_copy *copy, struct me
     if (room > 0 && copy->parent > 0 && memscope_directory_numbers(path, note, &replaced) == MEMSCOPE_OK &&
         close_others(copy, &replaced) && replace(copy, &replaced) && open_answer_pipe(copy) && protect_shared(copy))
         return true;
-    return memscope_refuse(refusal, "not_isolated", "%d", (int)copy->target->pid);
+    return memscope_refuse(refusal, "not_isolated");
 }
 
 #endif

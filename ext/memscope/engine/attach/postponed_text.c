@@ -16,7 +16,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define STOP_NS UINT64_C(1000000000)
 #define POLL_NS 500000
 /* After the main thread has looked for jobs. If the text's thread is not there by then, another thread took the job. */
 #define TAKEN_NS UINT64_C(20000000)
@@ -80,8 +79,9 @@ static uint64_t find_handler(const struct memscope_postponed_text *postponed, co
  * The job is added even if one of the same function waits, with the text of a tracer that was killed before Ruby was
  * told to look at its jobs. Before Ruby 3.3, its variant for "one" job would leave this one out.
  */
-static bool post(struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee,
-                 struct memscope_refusal *refusal) {
+static bool post(void *context, struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
+    struct memscope_postponed_text *postponed = context;
+    const struct memscope_tracee *tracee = &tracees->list[0];
     const struct memscope_ruby_target *target = postponed->target;
     uint64_t job[3] = {0, target->functions.evaluate, 0};
     const uint64_t signal[3] = {UNTRAPPED_SIGNAL, 0, 0};
@@ -94,7 +94,7 @@ static bool post(struct memscope_postponed_text *postponed, const struct memscop
     return (postponed->handler != 0 &&
             memscope_tracee_function(tracee, &target->entry, target->functions.post_job, job) &&
             memscope_tracee_function(tracee, &target->entry, postponed->handler, signal)) ||
-           memscope_refuse(refusal, "no_stack", "%d\n%d", (int)target->pid, (int)tracee->id);
+           memscope_refuse_for(refusal, "no_stack", "%d", (int)tracee->id);
 }
 
 /* Whether the main thread has yet to look for jobs. */
@@ -109,42 +109,26 @@ static bool is_pending(const struct memscope_postponed_text *postponed) {
 
 /* ---- visits ---------------------------------------------------------------------------------------------------- */
 
-/* Stops the main thread for a call of `work`. */
-static bool visit(struct memscope_postponed_text *postponed, struct memscope_tracees *tracees,
-                  bool (*work)(struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee,
-                               struct memscope_refusal *refusal),
-                  struct memscope_refusal *refusal) {
-    const struct memscope_ruby_target *target = postponed->target;
-    uint64_t start = memscope_trace_now();
-    bool done = false;
-
-    if (!memscope_tracees_seize(tracees, target->pid, target->pid, refusal))
-        return false;
-    if (!memscope_ruby_target_lives(target))
-        memscope_refuse(refusal, "ended", "%d", (int)target->pid);
-    else if (memscope_tracees_stop(tracees, start + STOP_NS, refusal))
-        done = memscope_tracees_prepare(tracees, &tracees->list[0])
-                   ? work(postponed, &tracees->list[0], refusal)
-                   : memscope_refuse(refusal, "ended", "%d", (int)target->pid);
-    memscope_tracees_release(tracees);
-    postponed->pause_ns += memscope_trace_now() - start;
-    return done;
-}
-
-static bool unmap_room(struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee,
-                       struct memscope_refusal *refusal) {
+static bool unmap_room(void *context, struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
+    const struct memscope_postponed_text *postponed = context;
     const uint64_t arguments[6] = {postponed->room, postponed->room_bytes, 0, 0, 0, 0};
 
     (void)refusal;
-    return call(postponed, tracee, SYS_munmap, arguments) == 0;
+    return call(postponed, &tracees->list[0], SYS_munmap, arguments) == 0;
 }
 
-static bool refuse_busy(struct memscope_postponed_text *postponed, const struct memscope_tracee *tracee,
-                        struct memscope_refusal *refusal) {
+static bool refuse_busy(void *context, struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
     char place[MEMSCOPE_PLACE_BYTES];
 
-    memscope_remote_place(postponed->target->pid, memscope_registers_place(&tracee->registers), place, sizeof place);
-    return memscope_refuse(refusal, "no_safe_point", "%d\n%s", (int)postponed->target->pid, place);
+    (void)context;
+    memscope_remote_place(tracees->pid, memscope_registers_place(&tracees->list[0].registers), place, sizeof place);
+    return memscope_refuse_for(refusal, "no_safe_point", "%s", place);
+}
+
+static bool visit(struct memscope_postponed_text *postponed, struct memscope_tracees *tracees,
+                  bool (*work)(void *context, struct memscope_tracees *tracees, struct memscope_refusal *refusal),
+                  struct memscope_refusal *refusal) {
+    return memscope_tracees_visit(tracees, postponed->target, true, work, postponed, &postponed->pause_ns, refusal);
 }
 
 struct search {
@@ -189,7 +173,7 @@ static bool await_thread(struct memscope_postponed_text *postponed, uint64_t dea
 bool memscope_postponed_text_run(struct memscope_postponed_text *postponed, struct memscope_tracees *tracees,
                                  uint64_t deadline_ns, struct memscope_refusal *refusal) {
     const char empty = '\0';
-    struct memscope_refusal unused = {""};
+    struct memscope_refusal unused = {0};
     bool posted, ran = false;
 
     /* All Ractors share their jobs: one that looks for jobs before the main thread does takes this one. */

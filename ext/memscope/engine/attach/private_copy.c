@@ -20,7 +20,6 @@
 /* linux/futex.h, which is not among the headers of musl-gcc. */
 enum { FUTEX_WAIT = 0, FUTEX_LOCK_PI = 6, FUTEX_WAIT_BITSET = 9, FUTEX_CMD_MASK = ~(128 | 256) };
 
-#define STOP_NS UINT64_C(500000000)
 #define BIRTH_NS UINT64_C(2000000000)
 #define DRAIN_NS UINT64_C(1000000)
 /* A lock that is free is taken at once. */
@@ -33,13 +32,16 @@ enum { FUTEX_WAIT = 0, FUTEX_LOCK_PI = 6, FUTEX_WAIT_BITSET = 9, FUTEX_CMD_MASK 
 
 /* ---- the clone ------------------------------------------------------------------------------------------------- */
 
-static bool clone_from(struct memscope_private_copy *copy, struct memscope_tracees *tracees,
-                       struct memscope_tracee *tracee, struct memscope_refusal *refusal) {
+static bool clone_in(void *context, struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
+    struct memscope_private_copy *copy = context;
+    struct memscope_tracee *tracee = memscope_ruby_threads_choose(copy->target, tracees, refusal);
     const uint64_t arguments[6] = {0}; /* no flags: the end of the copy sends no signal */
     uint64_t start = memscope_trace_now();
     long result = 0;
     bool made;
 
+    if (tracee == NULL)
+        return false;
     copy->system_call = memscope_registers_system_call(&tracee->registers);
     /* After an earlier stop, restart_syscall waits for the rest of a time, in whatever call that was. */
     copy->waited = memscope_registers_blocked(&tracee->registers) &&
@@ -53,9 +55,8 @@ static bool clone_from(struct memscope_private_copy *copy, struct memscope_trace
         return true;
     copy->pid = 0;
     if (!made)
-        return memscope_refuse(refusal, "no_stack", "%d\n%d", (int)copy->target->pid, (int)tracee->id);
-    return memscope_refuse(refusal, "no_clone", "%d\n%s", (int)copy->target->pid,
-                           strerror(result < 0 ? (int)-result : ECHILD));
+        return memscope_refuse_for(refusal, "no_stack", "%d", (int)tracee->id);
+    return memscope_refuse_for(refusal, "no_clone", "%s", strerror(result < 0 ? (int)-result : ECHILD));
 }
 
 /* The copy is born traced and stopped. */
@@ -66,7 +67,7 @@ static bool adopt(struct memscope_private_copy *copy, struct memscope_refusal *r
     if (memscope_trace_wait(copy->pid, &status, memscope_trace_now() + BIRTH_NS) != copy->pid || !WIFSTOPPED(status) ||
         !memscope_trace(PTRACE_SETOPTIONS, copy->pid, 0, OPTIONS) ||
         !memscope_registers_recover(copy->pid, &copy->registers, &copy->target->entry))
-        return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
+        return memscope_refuse(refusal, "copy_ended");
     snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)copy->pid);
     file = open(path, O_WRONLY | O_CLOEXEC);
     if (file >= 0) {
@@ -79,21 +80,8 @@ static bool adopt(struct memscope_private_copy *copy, struct memscope_refusal *r
 
 bool memscope_private_copy_make(struct memscope_private_copy *copy, struct memscope_tracees *tracees,
                                 struct memscope_refusal *refusal) {
-    uint64_t start;
-    struct memscope_tracee *chosen = NULL;
-    bool made = false;
-
-    if (!memscope_tracees_seize(tracees, copy->target->pid, 0, refusal))
-        return false;
-    start = memscope_trace_now(); /* seizing stops nothing */
-    if (!memscope_ruby_target_lives(copy->target))
-        memscope_refuse(refusal, "ended", "%d", (int)copy->target->pid);
-    else if (memscope_tracees_stop(tracees, start + STOP_NS, refusal) &&
-             (chosen = memscope_ruby_threads_choose(copy->target, tracees, refusal)) != NULL)
-        made = clone_from(copy, tracees, chosen, refusal);
-    memscope_tracees_release(tracees);
-    copy->pause_ns = memscope_trace_now() - start;
-    return made && adopt(copy, refusal);
+    return memscope_tracees_visit(tracees, copy->target, false, clone_in, copy, &copy->pause_ns, refusal) &&
+           adopt(copy, refusal);
 }
 
 /* ---- its end --------------------------------------------------------------------------------------------------- */
@@ -109,29 +97,18 @@ static void kill_copy(pid_t pid) {
 }
 
 /* The end of the copy sends no signal, so only the target's own wait, with __WALL, removes it. */
-static bool reap_in(const struct memscope_private_copy *copy, const struct memscope_tracee *tracee) {
+static bool reap(void *context, struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
+    const struct memscope_private_copy *copy = context;
     const uint64_t arguments[6] = {(uint64_t)copy->inner_pid, 0, WNOHANG | __WALL, 0, 0, 0};
     long result = 0;
 
-    return memscope_tracee_system_call(tracee, &copy->target->entry, SYS_wait4, arguments, &result, NULL) &&
+    (void)refusal;
+    return memscope_tracee_system_call(&tracees->list[0], &copy->target->entry, SYS_wait4, arguments, &result, NULL) &&
            (result == copy->inner_pid || result == -ECHILD);
 }
 
-static bool reap(const struct memscope_private_copy *copy, struct memscope_tracees *tracees) {
-    struct memscope_refusal unused = {""};
-    bool reaped = false;
-
-    if (!memscope_ruby_target_lives(copy->target) ||
-        !memscope_tracees_seize(tracees, copy->target->pid, copy->target->pid, &unused))
-        return false;
-    if (memscope_tracees_stop(tracees, memscope_trace_now() + STOP_NS, &unused) &&
-        memscope_tracees_prepare(tracees, &tracees->list[0]))
-        reaped = reap_in(copy, &tracees->list[0]);
-    memscope_tracees_release(tracees);
-    return reaped;
-}
-
 bool memscope_private_copy_end(struct memscope_private_copy *copy, struct memscope_tracees *tracees) {
+    struct memscope_refusal unused = {0};
     uint64_t start;
     bool reaped = false;
 
@@ -144,22 +121,21 @@ bool memscope_private_copy_end(struct memscope_private_copy *copy, struct memsco
     copy->pipe = -1;
     start = memscope_trace_now();
     for (int attempt = 0; attempt < REAP_TRIES && !reaped && memscope_trace_now() < start + REAP_NS; attempt++)
-        reaped = reap(copy, tracees);
-    copy->reap_ns = memscope_trace_now() - start;
+        reaped = memscope_tracees_visit(tracees, copy->target, true, reap, copy, &copy->reap_ns, &unused);
     return reaped;
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------- */
 
-enum stage { FORWARD, READING };
-
 static const struct {
     long number;
-    enum stage stage;
+    bool only_at_safe_point;
 } permitted[] = {
-#define CALL(name, stage) {SYS_##name, stage},
+#define FORWARD(name) {SYS_##name, false},
+#define READING(name) {SYS_##name, true},
 #include "attach/copy_system_calls.def"
-#undef CALL
+#undef FORWARD
+#undef READING
 };
 
 /* Files are only opened for reading. */
@@ -175,7 +151,7 @@ static bool is_permitted(const struct memscope_private_copy *copy, const struct 
         return false;
     for (size_t index = 0; index < sizeof permitted / sizeof *permitted; index++)
         if (permitted[index].number == number)
-            return permitted[index].stage == FORWARD || copy->at_safe_point;
+            return copy->at_safe_point || !permitted[index].only_at_safe_point;
     return false;
 }
 
@@ -189,8 +165,7 @@ static bool refuse_late(struct memscope_private_copy *copy, struct memscope_refu
         memscope_trace_wait(copy->pid, &status, memscope_trace_now() + BIRTH_NS) == copy->pid && WIFSTOPPED(status) &&
         memscope_registers_read(copy->pid, &registers))
         memscope_remote_place(copy->pid, memscope_registers_place(&registers), place, sizeof place);
-    return memscope_refuse(refusal, copy->at_safe_point ? "copy_slow" : "no_safe_point", "%d\n%s",
-                           (int)copy->target->pid, place);
+    return memscope_refuse_for(refusal, copy->at_safe_point ? "copy_slow" : "no_safe_point", "%s", place);
 }
 
 /* A copy that makes one system call after the other never waits, but has a deadline too. */
@@ -273,30 +248,29 @@ bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memsco
             break;
         signal = MEMSCOPE_STOP_EVENT(status) != 0 ? 0 : WSTOPSIG(status);
         if (signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGABRT || signal == SIGFPE)
-            return memscope_refuse(refusal, "copy_failed", "%d\n%d", (int)copy->target->pid, signal);
+            return memscope_refuse_for(refusal, "copy_failed", "%d", signal);
         if (signal != MEMSCOPE_SYSTEM_CALL_STOP) /* no other signal is delivered */
             continue;
         if (!memscope_registers_read(copy->pid, registers))
             break;
         if (!entering && memscope_registers_at_call(registers, copy->target->entry.system_call))
-            return leave_marker(copy, registers) ||
-                   memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
+            return leave_marker(copy, registers) || memscope_refuse(refusal, "copy_ended");
         if (!at_system_call(copy, registers, &entering, &instead))
             break;
         copy->system_call = entering ? memscope_registers_system_call(registers) : -1;
         deadline_ns = entering ? deadline_of_call(copy, registers) : copy->deadline_ns;
     }
-    return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
+    return memscope_refuse(refusal, "copy_ended");
 }
 
 bool memscope_private_copy_enter(struct memscope_private_copy *copy, uint64_t function, const uint64_t arguments[3],
                                  struct memscope_registers *registers, struct memscope_refusal *refusal) {
     *registers = copy->registers;
     if (function == 0)
-        return memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)copy->target->pid, copy->target->version);
+        return memscope_refuse_for(refusal, "ruby_unknown", "%s", copy->target->version);
     if (!memscope_registers_set_function(copy->pid, registers, function, arguments, copy->target->entry.marker) ||
         !memscope_registers_write(copy->pid, registers))
-        return memscope_refuse(refusal, "copy_ended", "%d", (int)copy->target->pid);
+        return memscope_refuse(refusal, "copy_ended");
     return memscope_private_copy_run(copy, registers, refusal);
 }
 

@@ -91,8 +91,8 @@ static bool find_objects(struct objects *objects, struct memscope_refusal *refus
         status = MEMSCOPE_DENIED;
     if (status == MEMSCOPE_OK)
         return true;
-    return memscope_refuse(refusal, status == MEMSCOPE_DENIED ? "denied" : "maps_unread", "%d\n%s",
-                           (int)objects->target->pid, memscope_status_id(status));
+    return memscope_refuse_for(refusal, status == MEMSCOPE_DENIED ? "denied" : "maps_unread", "%s",
+                               memscope_status_id(status));
 }
 
 /* ---- places in them -------------------------------------------------------------------------------------------- */
@@ -146,9 +146,9 @@ static bool find_places(const struct objects *objects, struct memscope_refusal *
         target->entry.restorer = find_restorer(target->pid, code, code + LIBC_BYTES);
     target->entry.exit_function = memscope_remote_module_address(&target->libc, "_exit");
     if (target->entry.system_call == 0 || target->entry.restorer == 0 || target->entry.exit_function == 0)
-        return memscope_refuse(refusal, "libc_unknown", "%d\n%s", (int)target->pid, target->libc_name);
+        return memscope_refuse_for(refusal, "libc_unknown", "%s", target->libc_name);
     return find_ruby_places(target, objects->ruby_is_executable) ||
-           memscope_refuse(refusal, "ruby_unknown", "%d\n%s", (int)target->pid, target->version);
+           memscope_refuse_for(refusal, "ruby_unknown", "%s", target->version);
 }
 
 /* ---- the process ----------------------------------------------------------------------------------------------- */
@@ -170,8 +170,7 @@ static bool check_filter(struct memscope_ruby_target *target, struct memscope_re
 
     target->entry.filtered = memscope_text_file_read("/proc/self/status", own, sizeof own, &length) == MEMSCOPE_OK &&
                              seccomp_mode(own) == SECCOMP_MODE_DISABLED;
-    return !target->entry.filtered || geteuid() == 0 ||
-           memscope_refuse(refusal, "seccomp_filter", "%d", (int)target->pid);
+    return !target->entry.filtered || geteuid() == 0 || memscope_refuse(refusal, "seccomp_filter");
 }
 
 /* A user's shadow stack would not have the return addresses of injected calls. */
@@ -183,12 +182,12 @@ static bool check_status(struct memscope_ruby_target *target, struct memscope_re
 
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
     if (memscope_text_file_read(path, text, sizeof text, &length) != MEMSCOPE_OK)
-        return memscope_refuse(refusal, "ended", "%d", (int)pid);
+        return memscope_refuse(refusal, "ended");
     features = strstr(text, "x86_Thread_features:");
     if (features != NULL && memmem(features, strcspn(features, "\n"), "shstk", strlen("shstk")) != NULL)
-        return memscope_refuse(refusal, "shadow_stack", "%d", (int)pid);
+        return memscope_refuse(refusal, "shadow_stack");
     if (seccomp_mode(text) == SECCOMP_MODE_STRICT)
-        return memscope_refuse(refusal, "seccomp", "%d", (int)pid);
+        return memscope_refuse(refusal, "seccomp");
     return seccomp_mode(text) == SECCOMP_MODE_DISABLED || check_filter(target, refusal);
 }
 
@@ -198,19 +197,19 @@ bool memscope_ruby_target_find(pid_t pid, struct memscope_ruby_target *target, s
     *target =
         (struct memscope_ruby_target){.pid = pid, .process = memscope_descriptor_of_process(pid), .libc_name = "none"};
     if (memscope_process_started(pid, &target->started) != MEMSCOPE_OK)
-        return memscope_refuse(refusal, "ended", "%d", (int)pid);
+        return memscope_refuse(refusal, "ended");
     if (!check_status(target, refusal) || !find_objects(&objects, refusal))
         return false;
     if (objects.other_machine)
-        return memscope_refuse(refusal, "other_machine", "%d", (int)pid);
+        return memscope_refuse(refusal, "other_machine");
     if (target->ruby.pid == 0)
-        return memscope_refuse(refusal, "no_ruby", "%d", (int)pid);
+        return memscope_refuse(refusal, "no_ruby");
     if (!memscope_remote_text(pid, memscope_remote_module_address(&target->ruby, "ruby_version"), target->version,
                               sizeof target->version) ||
         target->version[strspn(target->version, "0123456789.")] != '\0')
-        return memscope_refuse(refusal, "no_ruby", "%d", (int)pid);
+        return memscope_refuse(refusal, "no_ruby");
     if (target->libc.pid == 0)
-        return memscope_refuse(refusal, "libc_unknown", "%d\n%s", (int)pid, target->libc_name);
+        return memscope_refuse_for(refusal, "libc_unknown", "%s", target->libc_name);
     return find_places(&objects, refusal);
 }
 

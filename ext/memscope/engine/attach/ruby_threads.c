@@ -139,42 +139,30 @@ static bool refuse_ractors(const struct memscope_ruby_target *target, const stru
     size_t count = strcmp(target->version, "3.3") < 0 ? 1 : count_ractors(tracees);
 
     if (count > 1)
-        memscope_refuse(refusal, "ractors", "%d\n%zu", (int)tracees->pid, count);
+        memscope_refuse_for(refusal, "ractors", "%zu", count);
     return count > 1;
 }
 
-static bool is_usable(const struct memscope_tracee *tracee) {
-    return tracee->stopped && !tracee->gone && tracee->context != 0;
-}
+/*
+ * How well calls can be made in a thread, 0 for not at all. The holder of the GVL first if it runs, then threads that
+ * are blocked, if possible not in a futex: the holder, the main thread, others.
+ */
+static int rank_of(const struct memscope_tracees *tracees, const struct memscope_tracee *tracee,
+                   const struct memscope_tracee *holder) {
+    int rank = tracee == holder ? 3 : tracee->id == tracees->pid ? 2 : 1;
 
-static bool waits(const struct memscope_tracee *tracee, bool even_for_futex) {
-    return is_usable(tracee) && memscope_registers_blocked(&tracee->registers) &&
-           (even_for_futex || memscope_registers_system_call(&tracee->registers) != SYS_futex);
-}
-
-/* The holder first, then the main thread, then the others. */
-static struct memscope_tracee *blocked_thread(struct memscope_tracees *tracees, struct memscope_tracee *holder,
-                                              bool even_for_futex) {
-    struct memscope_tracee *other = NULL;
-
-    if (holder != NULL && waits(holder, even_for_futex))
-        return holder;
-    for (size_t index = 0; index < tracees->count; index++) {
-        struct memscope_tracee *tracee = &tracees->list[index];
-
-        if (!waits(tracee, even_for_futex))
-            continue;
-        if (tracee->id == tracees->pid)
-            return tracee;
-        other = other == NULL ? tracee : other;
-    }
-    return other;
+    if (!tracee->stopped || tracee->gone || tracee->context == 0)
+        return 0;
+    if (!memscope_registers_blocked(&tracee->registers))
+        return tracee == holder ? 7 : 0;
+    return memscope_registers_system_call(&tracee->registers) == SYS_futex ? rank : rank + 3;
 }
 
 struct memscope_tracee *memscope_ruby_threads_choose(const struct memscope_ruby_target *target,
                                                      struct memscope_tracees *tracees,
                                                      struct memscope_refusal *refusal) {
-    struct memscope_tracee *holder, *chosen;
+    struct memscope_tracee *holder, *chosen = NULL;
+    int best = 0;
 
     for (size_t index = 0; index < tracees->count; index++) {
         struct memscope_tracee *tracee = &tracees->list[index];
@@ -187,13 +175,16 @@ struct memscope_tracee *memscope_ruby_threads_choose(const struct memscope_ruby_
     if (refuse_ractors(target, tracees, refusal))
         return NULL;
     holder = holder_of_gvl(tracees);
-    if (holder != NULL && is_usable(holder) && !memscope_registers_blocked(&holder->registers))
-        return holder;
-    chosen = blocked_thread(tracees, holder, false);
+    for (size_t index = 0; index < tracees->count; index++) {
+        int rank = rank_of(tracees, &tracees->list[index], holder);
+
+        if (rank > best) {
+            best = rank;
+            chosen = &tracees->list[index];
+        }
+    }
     if (chosen == NULL)
-        chosen = blocked_thread(tracees, holder, true);
-    if (chosen == NULL)
-        memscope_refuse(refusal, "no_thread", "%d", (int)tracees->pid);
+        memscope_refuse(refusal, "no_thread");
     return chosen;
 }
 

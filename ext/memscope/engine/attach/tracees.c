@@ -17,6 +17,8 @@
 
 /* New threads, and the copy. The target's own children run on: a thread in vfork only stops once its child has. */
 #define OPTIONS (PTRACE_O_TRACECLONE | PTRACE_O_TRACESYSGOOD)
+/* Twice that for the main thread alone. */
+#define STOP_NS UINT64_C(500000000)
 #define RELEASE_NS UINT64_C(2000000000)
 #define INJECTION_NS UINT64_C(10000000000) /* of a fork of some 100 GB */
 
@@ -30,55 +32,46 @@ static bool is_known(const struct memscope_tracees *tracees, pid_t id) {
 }
 
 /* With the function of the kernel that it waits in: "0" for none, or if this user may not know. */
-static bool refuse_unstopped(pid_t pid, pid_t id, struct memscope_refusal *refusal) {
+static bool refuse_unstopped(pid_t id, struct memscope_refusal *refusal) {
     char path[64], function[64];
     size_t length;
 
-    snprintf(path, sizeof path, "/proc/%d/task/%d/wchan", (int)pid, (int)id);
+    snprintf(path, sizeof path, "/proc/%d/wchan", (int)id);
     if (memscope_text_file_read(path, function, sizeof function, &length) != MEMSCOPE_OK || strcmp(function, "0") == 0)
         snprintf(function, sizeof function, "unknown");
-    return memscope_refuse(refusal, "not_stopped", "%d\n%d\n%s", (int)pid, (int)id, function);
+    return memscope_refuse_for(refusal, "not_stopped", "%d\n%s", (int)id, function);
 }
 
-/* Such a thread cannot be seized, and needs not be. */
-static bool is_ending(pid_t id) {
-    char path[32], text[4096];
-    size_t length;
-
-    snprintf(path, sizeof path, "/proc/%d/status", (int)id);
-    return memscope_text_file_read(path, text, sizeof text, &length) != MEMSCOPE_OK ||
-           strstr(text, "\nState:\tZ") != NULL || strstr(text, "\nState:\tX") != NULL;
-}
-
-/* A thread that did not stop, and so could not be released, is traced by this process still. */
-static bool refuse_seize(pid_t pid, pid_t id, int error, struct memscope_refusal *refusal) {
+/*
+ * A thread that ends cannot be seized, and needs not be. One that did not stop, and so could not be released, is traced
+ * by this process still.
+ */
+static bool may_leave_unseized(pid_t id, int error, struct memscope_refusal *refusal) {
     char path[32], text[4096], name[32] = "";
     size_t length;
     uint64_t tracer = 0;
 
     snprintf(path, sizeof path, "/proc/%d/status", (int)id);
-    if (memscope_text_file_read(path, text, sizeof text, &length) == MEMSCOPE_OK)
-        memscope_text_number(text, "TracerPid", "", &tracer);
+    if (memscope_text_file_read(path, text, sizeof text, &length) != MEMSCOPE_OK ||
+        strstr(text, "\nState:\tZ") != NULL || strstr(text, "\nState:\tX") != NULL)
+        return true;
+    memscope_text_number(text, "TracerPid", "", &tracer);
     if (tracer == (uint64_t)getpid())
-        return refuse_unstopped(pid, id, refusal);
+        return refuse_unstopped(id, refusal);
     if (tracer == 0)
-        return memscope_refuse(refusal, error == EPERM || error == EACCES ? "denied" : "not_seized", "%d\n%s", (int)pid,
-                               strerror(error));
+        return memscope_refuse_for(refusal, error == EPERM || error == EACCES ? "denied" : "not_seized", "%s",
+                                   strerror(error));
     snprintf(path, sizeof path, "/proc/%d/comm", (int)tracer);
     if (memscope_text_file_read(path, name, sizeof name, &length) == MEMSCOPE_OK)
         name[strcspn(name, "\n")] = '\0';
-    return memscope_refuse(refusal, "traced", "%d\n%d\n%s", (int)pid, (int)tracer, name);
+    return memscope_refuse_for(refusal, "traced", "%d\n%s", (int)tracer, name);
 }
 
 static bool seize(struct memscope_tracees *tracees, pid_t id, struct memscope_refusal *refusal) {
-    int error;
-
     if (tracees->count == MEMSCOPE_MAX_TRACEES)
-        return memscope_refuse(refusal, "too_many_threads", "%d\n%d", (int)tracees->pid, MEMSCOPE_MAX_TRACEES);
-    if (!memscope_trace(PTRACE_SEIZE, id, 0, OPTIONS)) {
-        error = errno;
-        return error == ESRCH || is_ending(id) || refuse_seize(tracees->pid, id, error, refusal);
-    }
+        return memscope_refuse_for(refusal, "too_many_threads", "%d", MEMSCOPE_MAX_TRACEES);
+    if (!memscope_trace(PTRACE_SEIZE, id, 0, OPTIONS))
+        return errno == ESRCH || may_leave_unseized(id, errno, refusal);
     tracees->list[tracees->count++] = (struct memscope_tracee){.id = id};
     return true;
 }
@@ -112,16 +105,7 @@ static bool seize_all(struct memscope_tracees *tracees, struct memscope_refusal 
         if (memscope_directory_numbers(path, seize_listed, &seizing) != MEMSCOPE_OK)
             break;
     }
-    return !seizing.refused && tracees->count > 0;
-}
-
-bool memscope_tracees_seize(struct memscope_tracees *tracees, pid_t pid, pid_t only, struct memscope_refusal *refusal) {
-    tracees->pid = pid;
-    tracees->count = 0;
-    if (only != 0 ? seize(tracees, only, refusal) && tracees->count == 1 : seize_all(tracees, refusal))
-        return true;
-    memscope_tracees_release(tracees);
-    return memscope_refuse(refusal, "ended", "%d", (int)pid);
+    return !seizing.refused;
 }
 
 /* ---- stopping -------------------------------------------------------------------------------------------------- */
@@ -173,7 +157,7 @@ static bool await_stop(struct memscope_tracees *tracees, struct memscope_tracee 
     return true;
 }
 
-bool memscope_tracees_stop(struct memscope_tracees *tracees, uint64_t deadline_ns, struct memscope_refusal *refusal) {
+static bool stop(struct memscope_tracees *tracees, uint64_t deadline_ns, struct memscope_refusal *refusal) {
     bool all = true;
 
     for (size_t index = 0; index < tracees->count; index++)
@@ -184,7 +168,7 @@ bool memscope_tracees_stop(struct memscope_tracees *tracees, uint64_t deadline_n
         struct memscope_tracee *tracee = &tracees->list[index];
 
         if (!await_stop(tracees, tracee, deadline_ns))
-            all = refuse_unstopped(tracees->pid, tracee->id, refusal);
+            all = refuse_unstopped(tracee->id, refusal);
         else if (tracee->stopped && !memscope_registers_read(tracee->id, &tracee->registers))
             tracee->gone = true;
     }
@@ -218,7 +202,7 @@ static void release(struct memscope_tracees *tracees, struct memscope_tracee *tr
 }
 
 /* First those that are stopped: the others may take long to stop. */
-void memscope_tracees_release(struct memscope_tracees *tracees) {
+static void release_all(struct memscope_tracees *tracees) {
     uint64_t deadline_ns = memscope_trace_now() + RELEASE_NS;
 
     for (size_t index = 0; index < tracees->count; index++)
@@ -227,7 +211,26 @@ void memscope_tracees_release(struct memscope_tracees *tracees) {
     for (size_t index = 0; index < tracees->count; index++)
         if (!tracees->list[index].stopped)
             release(tracees, &tracees->list[index], deadline_ns);
+}
+
+bool memscope_tracees_visit(struct memscope_tracees *tracees, const struct memscope_ruby_target *target, bool main_only,
+                            bool (*work)(void *context, struct memscope_tracees *tracees,
+                                         struct memscope_refusal *refusal),
+                            void *context, uint64_t *pause_ns, struct memscope_refusal *refusal) {
+    uint64_t start;
+    bool done;
+
+    tracees->pid = target->pid;
     tracees->count = 0;
+    done = (main_only ? seize(tracees, target->pid, refusal) : seize_all(tracees, refusal)) &&
+           ((tracees->count > 0 && memscope_ruby_target_lives(target)) || memscope_refuse(refusal, "ended"));
+    start = memscope_trace_now(); /* seizing stops nothing */
+    done = done && stop(tracees, start + (main_only ? 2 : 1) * STOP_NS, refusal) &&
+           (!main_only || memscope_tracees_prepare(tracees, &tracees->list[0]) || memscope_refuse(refusal, "ended")) &&
+           work(context, tracees, refusal);
+    release_all(tracees);
+    *pause_ns += memscope_trace_now() - start;
+    return done;
 }
 
 /* ---- one stopped thread ---------------------------------------------------------------------------------------- */
@@ -235,33 +238,40 @@ void memscope_tracees_release(struct memscope_tracees *tracees) {
 #define BIT(signal) (UINT64_C(1) << ((signal)-1))
 
 /*
- * Stops at system calls are used instead of single steps: a forced SIGTRAP would reset the target's disposition for it.
- * Of the signals that are not a fault of the thread itself, only SIGSTOP cannot be blocked. It is let through.
+ * Runs the thread until its system call ends, whose result goes to *result, or, unless `back` is 0, until the entry of
+ * the system call there. Stops at system calls are used instead of single steps: a forced SIGTRAP would reset the
+ * target's disposition for it. Of the signals that are not a fault of the thread itself, only SIGSTOP cannot be
+ * blocked. It is let through.
  */
-static bool run_system_call(pid_t thread, uint64_t deadline_ns, long *result, pid_t *child) {
+static bool run(pid_t thread, uint64_t back, uint64_t deadline_ns, long *result, pid_t *child) {
     struct memscope_registers registers;
     uintptr_t signal = 0;
+    bool entering = false;
 
-    for (int stops = 0; stops < 2;) {
+    while (memscope_trace(PTRACE_SYSCALL, thread, 0, signal)) {
         unsigned long id = 0;
-        int status = 0, event;
+        int status = 0;
 
-        if (!memscope_trace(PTRACE_SYSCALL, thread, 0, signal) ||
-            memscope_trace_wait(thread, &status, deadline_ns) != thread || !WIFSTOPPED(status))
+        if (memscope_trace_wait(thread, &status, deadline_ns) != thread || !WIFSTOPPED(status))
             return false;
-        event = MEMSCOPE_STOP_EVENT(status);
-        stops += WSTOPSIG(status) == MEMSCOPE_SYSTEM_CALL_STOP;
-        if (child != NULL && event == PTRACE_EVENT_CLONE &&
-            memscope_trace(PTRACE_GETEVENTMSG, thread, 0, (uintptr_t)&id))
-            *child = (pid_t)id;
         signal = passed_on(status);
         if (signal != 0 && signal != SIGSTOP)
             return false;
+        if (child != NULL && MEMSCOPE_STOP_EVENT(status) == PTRACE_EVENT_CLONE &&
+            memscope_trace(PTRACE_GETEVENTMSG, thread, 0, (uintptr_t)&id))
+            *child = (pid_t)id;
+        if (WSTOPSIG(status) != MEMSCOPE_SYSTEM_CALL_STOP)
+            continue;
+        entering = !entering;
+        if (entering == (back == 0))
+            continue;
+        if (!memscope_registers_read(thread, &registers))
+            return false;
+        *result = memscope_registers_result(&registers);
+        if (back == 0 || memscope_registers_at_call(&registers, back))
+            return true;
     }
-    if (!memscope_registers_read(thread, &registers))
-        return false;
-    *result = memscope_registers_result(&registers);
-    return true;
+    return false;
 }
 
 bool memscope_inject_system_call(pid_t thread, const struct memscope_registers *with, uint64_t instruction, long number,
@@ -269,7 +279,7 @@ bool memscope_inject_system_call(pid_t thread, const struct memscope_registers *
     struct memscope_registers registers = *with;
 
     memscope_registers_set_system_call(&registers, instruction, number, arguments);
-    return memscope_registers_write(thread, &registers) && run_system_call(thread, deadline_ns, result, NULL);
+    return memscope_registers_write(thread, &registers) && run(thread, 0, deadline_ns, result, NULL);
 }
 
 bool memscope_registers_recover(pid_t thread, const struct memscope_registers *registers,
@@ -303,85 +313,49 @@ static void settle(const struct memscope_tracee *tracee, uint64_t blocked) {
     memscope_trace(PTRACE_SETOPTIONS, tracee->id, 0, OPTIONS);
 }
 
-/* Writes a healing frame. Its registers go to *with, the thread's blocked signals to *blocked. */
-static bool prepare_healing(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
-                            uint64_t *blocked, struct memscope_registers *with, uint64_t *stack) {
-    return memscope_trace(PTRACE_GETSIGMASK, tracee->id, sizeof *blocked, (uintptr_t)blocked) &&
-           memscope_healing_frame(tracee->id, entry, *blocked, &tracee->registers, with, stack);
-}
-
 /*
- * The registers are set before the signals are blocked: from then on, the thread would heal itself. For as long as the
- * call takes, a seccomp filter of this thread is suspended.
+ * Calls a function that returns to the restorer or, if that is 0, makes a system call. The restorer's own system call,
+ * rt_sigreturn, is made when the thread is settled: it puts back all registers, the FPU's too, and then the thread
+ * stops, before it takes any signal. The registers are set before the signals are blocked: from then on, the thread
+ * would heal itself. For as long as the call takes, a seccomp filter of this thread is suspended.
  */
-static bool enter(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
-                  const struct memscope_registers *with) {
-    uint64_t faults = BIT(SIGTRAP) | BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE);
-
-    return (!entry->filtered || memscope_trace(PTRACE_SETOPTIONS, tracee->id, 0, OPTIONS | PTRACE_O_SUSPEND_SECCOMP)) &&
-           memscope_registers_write(tracee->id, with) && put_signals(tracee->id, ~faults);
-}
-
-bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
-                                 long number, const uint64_t arguments[6], long *result, pid_t *child) {
+static bool inject(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry, uint64_t function,
+                   long number, const uint64_t *arguments, long *result, pid_t *child) {
+    const uint64_t faults = BIT(SIGTRAP) | BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE);
     uint64_t blocked = 0, stack = 0, filled[6];
     struct memscope_registers with;
     bool made;
 
-    if (!prepare_healing(tracee, entry, &blocked, &with, &stack))
+    if (!memscope_trace(PTRACE_GETSIGMASK, tracee->id, sizeof blocked, (uintptr_t)&blocked) ||
+        !memscope_healing_frame(tracee->id, entry, blocked, &tracee->registers, &with, &stack))
         return false;
-    memcpy(filled, arguments, sizeof filled);
-    if (child != NULL)
-        filled[1] = stack;
-    memscope_registers_set_system_call(&with, entry->system_call, number, filled);
-    made = enter(tracee, entry, &with) &&
-           run_system_call(tracee->id, memscope_trace_now() + INJECTION_NS, result, child) &&
-           memscope_registers_recover(tracee->id, &tracee->registers, entry);
+    if (function != 0) {
+        memscope_registers_set_healed_function(&with, function, arguments);
+    } else {
+        memcpy(filled, arguments, sizeof filled);
+        if (child != NULL)
+            filled[1] = stack;
+        memscope_registers_set_system_call(&with, entry->system_call, number, filled);
+    }
+    made = (!entry->filtered || memscope_trace(PTRACE_SETOPTIONS, tracee->id, 0, OPTIONS | PTRACE_O_SUSPEND_SECCOMP)) &&
+           memscope_registers_write(tracee->id, &with) && put_signals(tracee->id, ~faults) &&
+           run(tracee->id, function == 0 ? 0 : memscope_restorer_system_call(entry),
+               memscope_trace_now() + INJECTION_NS, result, child) &&
+           (function != 0 || memscope_registers_recover(tracee->id, &tracee->registers, entry));
     settle(tracee, blocked);
     return made;
 }
 
-/*
- * Until the entry of the restorer's system call, rt_sigreturn. It is made when the thread is settled: it puts back all
- * registers, the FPU's too, and then the thread stops, before it takes any signal.
- */
-static bool run_function(pid_t thread, uint64_t back) {
-    struct memscope_registers registers;
-    uint64_t deadline_ns = memscope_trace_now() + INJECTION_NS;
-    uintptr_t signal = 0;
-    bool entering = false;
-
-    while (memscope_trace(PTRACE_SYSCALL, thread, 0, signal)) {
-        int status = 0;
-
-        if (memscope_trace_wait(thread, &status, deadline_ns) != thread || !WIFSTOPPED(status))
-            return false;
-        signal = passed_on(status);
-        if (signal != 0 && signal != SIGSTOP)
-            return false;
-        if (WSTOPSIG(status) != MEMSCOPE_SYSTEM_CALL_STOP)
-            continue;
-        entering = !entering;
-        if (!memscope_registers_read(thread, &registers))
-            return false;
-        if (entering && memscope_registers_at_call(&registers, back))
-            return true;
-    }
-    return false;
+bool memscope_tracee_system_call(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
+                                 long number, const uint64_t arguments[6], long *result, pid_t *child) {
+    return inject(tracee, entry, 0, number, arguments, result, child);
 }
 
 bool memscope_tracee_function(const struct memscope_tracee *tracee, const struct memscope_entry_points *entry,
                               uint64_t function, const uint64_t arguments[3]) {
-    uint64_t blocked = 0, stack;
-    struct memscope_registers with;
-    bool made;
+    long unused;
 
-    if (!prepare_healing(tracee, entry, &blocked, &with, &stack))
-        return false;
-    memscope_registers_set_healed_function(&with, function, arguments);
-    made = enter(tracee, entry, &with) && run_function(tracee->id, memscope_restorer_system_call(entry));
-    settle(tracee, blocked);
-    return made;
+    return inject(tracee, entry, function, 0, arguments, &unused, NULL);
 }
 
 #endif

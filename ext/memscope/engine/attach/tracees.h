@@ -1,12 +1,11 @@
 /*
  * The threads of a process, stopped by ptrace. Seizing stops nothing, and PTRACE_O_EXITKILL is never set on the
- * target: if the tracer ends, the kernel lets its threads go on. Every path ends in memscope_tracees_release.
+ * target: if the tracer ends, the kernel lets its threads go on. Every path ends in their release.
  */
 #ifndef MEMSCOPE_TRACEES_H
 #define MEMSCOPE_TRACEES_H
 
-#include "attach/machine.h"
-#include "attach/refusal.h"
+#include "attach/ruby_target.h"
 
 #if MEMSCOPE_CAN_ATTACH
 
@@ -26,20 +25,21 @@ struct memscope_tracees {
     struct memscope_tracee list[MEMSCOPE_MAX_TRACEES];
 };
 
-/* Seizes all threads, or only the one with this id. Returns false with a refusal, and then none is seized. */
-bool memscope_tracees_seize(struct memscope_tracees *tracees, pid_t pid, pid_t only, struct memscope_refusal *refusal);
-
-/* Stops all of them. Returns false with a refusal if one does not stop before the deadline. */
-bool memscope_tracees_stop(struct memscope_tracees *tracees, uint64_t deadline_ns, struct memscope_refusal *refusal);
+/*
+ * Stops all threads of the target or, with `main_only`, that one, has `work` done, and lets them go on as they were.
+ * Adds the time for which they were stopped to *pause_ns. Returns what `work` does, or false with a refusal if they
+ * could not be stopped.
+ */
+bool memscope_tracees_visit(struct memscope_tracees *tracees, const struct memscope_ruby_target *target, bool main_only,
+                            bool (*work)(void *context, struct memscope_tracees *tracees,
+                                         struct memscope_refusal *refusal),
+                            void *context, uint64_t *pause_ns, struct memscope_refusal *refusal);
 
 /*
- * Before calls are made in a stopped thread: its registers show how its own call is restarted. Returns false if it has
- * ended, or has not stopped again.
+ * Before calls are made in a stopped thread, unless it alone was stopped: its registers show how its own call is
+ * restarted. Returns false if it has ended, or has not stopped again.
  */
 bool memscope_tracees_prepare(struct memscope_tracees *tracees, struct memscope_tracee *tracee);
-
-/* Lets them go on as they were. A thread that had not stopped is stopped and let go. */
-void memscope_tracees_release(struct memscope_tracees *tracees);
 
 /*
  * Makes a system call in a stopped thread of the target, and puts the thread back as it was, at a stop from which the

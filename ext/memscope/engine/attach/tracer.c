@@ -62,27 +62,31 @@ struct tracer {
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */
 
-static bool await(const struct tracer *tracer, short event, uint64_t deadline_ns) {
+/* Sends the bytes (POLLOUT), or receives as many (POLLIN). A reader that is stopped does neither. */
+static bool transfer(const struct tracer *tracer, short event, void *bytes, size_t size, uint64_t deadline_ns) {
     struct pollfd ready = {.fd = tracer->socket, .events = event};
-    uint64_t now = memscope_trace_now();
 
-    return now < deadline_ns && poll(&ready, 1, (int)((deadline_ns - now) / MILLISECOND_NS) + 1) > 0;
-}
+    for (size_t done = 0; done < size;) {
+        uint64_t now = memscope_trace_now();
+        ssize_t count;
 
-/* A reader that is stopped does not receive. */
-static bool send_all(const struct tracer *tracer, const void *bytes, size_t size) {
-    uint64_t deadline_ns = tracer->deadline_ns + GRACE_MS * MILLISECOND_NS;
-
-    for (size_t sent = 0; sent < size;) {
-        ssize_t count = await(tracer, POLLOUT, deadline_ns)
-                            ? send(tracer->socket, (const char *)bytes + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT)
-                            : -1;
-
-        if (count < 0)
+        if (now >= deadline_ns || poll(&ready, 1, (int)((deadline_ns - now) / MILLISECOND_NS) + 1) <= 0)
             return false;
-        sent += (size_t)count;
+        count = event == POLLIN ? recv(tracer->socket, (char *)bytes + done, size - done, 0)
+                                : send(tracer->socket, (char *)bytes + done, size - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (count <= 0)
+            return false;
+        done += (size_t)count;
     }
     return true;
+}
+
+static bool send_all(const struct tracer *tracer, const void *bytes, size_t size) {
+    return transfer(tracer, POLLOUT, (void *)(uintptr_t)bytes, size, tracer->deadline_ns + GRACE_MS * MILLISECOND_NS);
+}
+
+static bool receive(const struct tracer *tracer, void *bytes, size_t size) {
+    return transfer(tracer, POLLIN, bytes, size, tracer->deadline_ns);
 }
 
 static bool send_header(const struct tracer *tracer, enum memscope_tracer_message kind, uint64_t length) {
@@ -96,19 +100,6 @@ static bool send_header(const struct tracer *tracer, enum memscope_tracer_messag
 
 static bool send_message(const struct tracer *tracer, enum memscope_tracer_message kind, const char *text) {
     return send_header(tracer, kind, strlen(text)) && send_all(tracer, text, strlen(text));
-}
-
-static bool receive(const struct tracer *tracer, void *bytes, size_t size) {
-    for (size_t received = 0; received < size;) {
-        ssize_t count = await(tracer, POLLIN, tracer->deadline_ns)
-                            ? recv(tracer->socket, (char *)bytes + received, size - received, 0)
-                            : -1;
-
-        if (count <= 0)
-            return false;
-        received += (size_t)count;
-    }
-    return true;
 }
 
 /* ---- the price ------------------------------------------------------------------------------------------------- */
@@ -141,11 +132,11 @@ static bool afford(struct tracer *tracer) {
     if (tracer->order->pause_limit_ms >= MEMSCOPE_TRACER_ANY_PAUSE)
         return true;
     if (needed > free_bytes)
-        return memscope_refuse(&tracer->refusal, "no_room", "%d\n%llu\n%llu", (int)tracer->order->pid,
-                               (unsigned long long)(needed / MEBIBYTE), (unsigned long long)(free_bytes / MEBIBYTE));
+        return memscope_refuse_for(&tracer->refusal, "no_room", "%llu\n%llu", (unsigned long long)(needed / MEBIBYTE),
+                                   (unsigned long long)(free_bytes / MEBIBYTE));
     return pause_ms <= tracer->order->pause_limit_ms ||
-           memscope_refuse(&tracer->refusal, "pause", "%d\n%llu\n%llu", (int)tracer->order->pid,
-                           (unsigned long long)pause_ms, (unsigned long long)(needed / MEBIBYTE));
+           memscope_refuse_for(&tracer->refusal, "pause", "%llu\n%llu", (unsigned long long)pause_ms,
+                               (unsigned long long)(needed / MEBIBYTE));
 }
 
 /* Whether a library is among the texts of the extension. */
@@ -163,9 +154,9 @@ static bool fits(struct tracer *tracer) {
     size_t length = strlen(ruby);
 
     if (strncmp(version, ruby, length) != 0 || version[length] != '.')
-        return memscope_refuse(&tracer->refusal, "other_ruby", "%d\n%s", (int)tracer->target.pid, version);
+        return memscope_refuse_for(&tracer->refusal, "other_ruby", "%s", version);
     return tracer->target.is_glibc == names(tracer->order->extension, "libc.so.6") ||
-           memscope_refuse(&tracer->refusal, "other_libc", "%d\n%s", (int)tracer->target.pid, tracer->target.libc_name);
+           memscope_refuse_for(&tracer->refusal, "other_libc", "%s", tracer->target.libc_name);
 }
 
 /* One tracer for each process: a name in the abstract namespace, which ends with the tracer. */
@@ -178,7 +169,7 @@ static bool lock(struct tracer *tracer) {
     return tracer->lock < 0 ||
            bind(tracer->lock, (const struct sockaddr *)&name,
                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) == 0 ||
-           memscope_refuse(&tracer->refusal, "busy", "%d", (int)tracer->target.pid);
+           memscope_refuse(&tracer->refusal, "busy");
 }
 
 /* ---- the copy -------------------------------------------------------------------------------------------------- */
@@ -200,8 +191,7 @@ static bool can_evaluate(struct tracer *tracer) {
 
     return memscope_private_copy_evaluate(&tracer->copy, tracer->evaluate, nothing, sizeof nothing - 1, &answer,
                                           &tracer->refusal) &&
-           (!answer.raised || memscope_refuse(&tracer->refusal, "no_safe_point", "%d\n%s", (int)tracer->target.pid,
-                                              "a thread that begins"));
+           (!answer.raised || memscope_refuse_for(&tracer->refusal, "no_safe_point", "%s", "a thread that begins"));
 }
 
 static uint64_t sooner(uint64_t a_ns, uint64_t b_ns) {
@@ -353,6 +343,7 @@ static bool have_evaluated(struct tracer *tracer) {
 
 static void trace(struct tracer *tracer) {
     tracer->lock = -1;
+    tracer->refusal.pid = tracer->order->pid;
     tracer->started_ns = memscope_trace_now();
     tracer->deadline_ns = tracer->started_ns + tracer->order->deadline_ms * MILLISECOND_NS;
     end_after(tracer->order->deadline_ms);
