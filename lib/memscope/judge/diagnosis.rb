@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-Memscope::Loading.units :Arenas, :Census, :Cgroup, :Diff, :Fragmentation, :HeapGraph, :Ledger, :Lint, :Mappings,
-                        :ProcessMemory, :RubyHeap, :Snapshot, :Verdict
+Memscope::Loading.units :Arenas, :Census, :Diff, :Fragmentation, :HeapGraph, :Lint, :Mappings, :Verdict
 Memscope::Loading.unit :Blocks, Memscope::RubyHeap
 
 module Memscope

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-Memscope::Loading.units :Allocator, :Ledger, :RubyHeap, :SizeClasses, :Snapshot
+Memscope::Loading.unit :SizeClasses
 
 module Memscope
   Record.declare(__FILE__)

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "rbconfig"
-
 module Memscope
   class Profile < Reading
     # The directories of this process's application, and of the gems that its Gemfile takes from a directory. Installed

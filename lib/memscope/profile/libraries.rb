@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "rbconfig"
-
 module Memscope
   class Profile < Reading
     # Which library a file belongs to, judged by the file's path.

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-Memscope::Loading.units :Diff, :Ledger, :ObjectProfile
+Memscope::Loading.units :Diff, :ObjectProfile
 
 module Memscope
   Record.declare(__FILE__)

@@ -1,8 +1,7 @@
 # frozen_string_literal: true
 
-require "json"
-require_relative "sockets"
-Memscope::Loading.units :Boxes, :Configuration, :Ledger, :MallocProfile, :ObjectProfile, :ProcessMemory
+require_relative "../heap/last_readings"
+Memscope::Loading.units :Boxes, :Census, :MallocProfile, :ObjectProfile
 
 module Memscope
   # The black box of this process: a file of 0.7 MB that outlives it, with its history, its last ledger, verdict,

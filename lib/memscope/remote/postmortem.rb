@@ -2,7 +2,7 @@
 
 require "json"
 require_relative "../value/loader" # before several threads need it at once
-Memscope::Loading.units :History, :Ledger, :Verdict
+Memscope::Loading.units :History, :Verdict
 
 module Memscope
   Record.declare(__FILE__)

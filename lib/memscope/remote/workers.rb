@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "worker"
-Memscope::Loading.units :BlackBox, :History, :Configuration
+Memscope::Loading.units :BlackBox, :Client, :History, :Policy, :Purge, :TtlCache
 
 module Memscope
   Record.declare(__FILE__)

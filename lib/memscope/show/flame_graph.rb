@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
-require "digest"
-require "erb"
-require "json"
+%w[digest erb json].each { |name| require name }
 require_relative "report/profile"
 
 module Memscope

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
+Memscope::Loading.units :Arenas, :Census, :Configuration, :Tags, :Verdict, :Worker
 require_relative "metrics/definitions"
-Memscope::Loading.units :Allocator, :Census, :Cgroup, :Configuration, :Ledger, :Snapshot, :Tags, :Verdict
 
 module Memscope
   # Numbers for monitoring systems: families of samples in base units, with bounded labels and no pid. Prometheus,

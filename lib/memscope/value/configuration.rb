@@ -9,7 +9,6 @@ module Memscope
   # The first read settles the configuration: it cannot change afterwards, so that all surfaces of a process see the
   # same settings. A forked child can be configured again until it reads the configuration itself.
   class Configuration
-    require_relative "reading" # Field.excerpt
     require_relative "configuration/settings"
 
     # Memscope.configure was called after something had read the configuration.

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "reading"
-
 module Memscope
   Record.declare(__FILE__)
 

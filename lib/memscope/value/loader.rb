@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "field"
-require_relative "words"
-
 module Memscope
   # Checks a Hash from an untrusted source, so that `from_h` can build a Record from it.
   #

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "words"
-
 module Memscope
   # Numbers as people read them, in ASCII.
   # @api private

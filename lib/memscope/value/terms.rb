@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "words"
-
 module Memscope
   # Words for people: of series and rows, and of Ruby's internals that a census or a heap graph cannot avoid; and whose
   # names are memscope's own.

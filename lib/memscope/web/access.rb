@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "digest"
-require "rack/auth/basic"
-
 module Memscope
   module Web
     # Who may use the pages: nobody unless the application configures who. If `authorize` is configured, it alone

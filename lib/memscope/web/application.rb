@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require "json"
-require "rack/body_proxy"
+%w[cgi/escape digest erb fileutils json rack rack/auth/basic rack/body_proxy rack/mime tmpdir
+   uri].each { |name| require name }
 %w[request access assets processes pprof page actions pages/history pages/overview pages/objects pages/profile
    pages/allocator].each { |part| require_relative part }
 

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "digest"
-require "rack/mime"
-
 module Memscope
   module Web
     # Styles, scripts and the icon, read when this file is loaded, so that no part of a request becomes a file's path.

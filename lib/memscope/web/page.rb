@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "cgi/escape"
-require "erb"
-
 module Memscope
   module Web
     # HTML that is already escaped.

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "rack"
-require "uri"
-
 module Memscope
   module Web
     # The error response to a request that was allowed in: its status, and a sentence for the client.

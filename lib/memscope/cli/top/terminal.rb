@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "io/console"
-
 module Memscope
   module CLI
     module Top

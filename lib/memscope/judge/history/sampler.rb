@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-Memscope::Loading.units :Ledger, :ProcessMemory, :RubyHeap, :Snapshot
-
 module Memscope
   class History < Reading
     # Samples this process, in the thread of Runtime::Sampling. Raises nothing: a sample that fails is left out, and the

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../heap/last_readings"
-Memscope::Loading.units :Census, :Cgroup
-
 module Memscope
   class BlackBox
     # Watches the memory that the container has left. Near the end, samples are taken each second, and the evidence of a

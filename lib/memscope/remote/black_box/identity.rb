@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "socket"
-
 module Memscope
   class BlackBox
     # Which process a box is of.

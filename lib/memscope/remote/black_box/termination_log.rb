@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-Memscope::Loading.units :Boxes
-
 module Memscope
   class BlackBox
     # The file of which Kubernetes puts the beginning into the status of a container that has ended. The topmost process

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
-require "socket"
-
 module Memscope
   class Workers < Reading
     # Carries the workers' reports to their master, over a pair of datagram sockets made before the fork, which no other

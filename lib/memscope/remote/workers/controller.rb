@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "socket"
-Memscope::Loading.units :Policy, :Purge
-
 module Memscope
   class Workers < Reading
     # Follows Memscope::Policy for the processes that share one memory limit: once a minute it reads the group, decides,

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "etc"
-Memscope::Loading.unit :Client
-
 module Memscope
   class Workers < Reading
     # The host of a Controller for Puma's cluster, in the master, which starts a new worker whenever one has ended.

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-Memscope::Loading.units :Arenas, :Purge, :Tags, :TtlCache
-
 module Memscope
   class Workers < Reading
     # Makes the reports of this process on itself, the first when the process boots. Loads nothing of Rails and none of

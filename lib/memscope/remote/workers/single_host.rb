@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../sockets"
-
 module Memscope
   class Workers < Reading
     # The host of a Controller for a process that acts on itself: the only process of a server. The setting

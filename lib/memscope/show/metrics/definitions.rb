@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-Memscope::Loading.units :Verdict, :Worker
-
 module Memscope
   module Metrics
     Record.declare(__FILE__)
