@@ -23,6 +23,10 @@ end
 # Objects land flat in the build directory, so base names must be unique. An #include names its room:
 # "kernel/process.h".
 $srcs = Dir["**/*.c", base: $srcdir].map { |path| File.basename(path) }.sort
+# Only on processors that engine/attach/machine.h knows can processes be attached to: on others, tracer.c says so.
+unless %w[x86_64 aarch64].include?(RbConfig::CONFIG["host_cpu"])
+  $srcs -= Dir["engine/attach/*.c", base: $srcdir].map { |path| File.basename(path) } - %w[tracer.c remote_file.c]
+end
 $VPATH.concat(Dir["{bindings,ruby,ruby/*,engine/*}/", base: $srcdir].sort.map { |room| "$(srcdir)/#{room.chomp('/')}" })
 $INCFLAGS << " -I$(srcdir) -I$(srcdir)/engine"
 # -Os: most of this code runs once per reading, and its pages are resident in every process that loads it. Code for

@@ -1,7 +1,5 @@
 #include "attach/copy_calls.h"
 
-#if MEMSCOPE_CAN_ATTACH
-
 #include "attach/remote_mappings.h"
 #include "attach/remote_memory.h"
 
@@ -18,13 +16,6 @@
 #define TEXT_AT 4096
 #define OBJECT "memscope.so"
 
-static bool call(struct memscope_private_copy *copy, uint64_t function, uint64_t first, uint64_t second,
-                 uint64_t *result, struct memscope_refusal *refusal) {
-    const uint64_t arguments[3] = {first, second, 0};
-
-    return memscope_private_copy_call(copy, function, arguments, result, refusal);
-}
-
 /* ---- the safe point -------------------------------------------------------------------------------------------- */
 
 /* The next registers to call from: at the marker, which `at` has just reached. */
@@ -35,10 +26,10 @@ static void stay_at(struct memscope_private_copy *copy, const struct memscope_re
 
 /* As any C code may do that has released the GVL, whether it computes or waits for the kernel. */
 static bool take_gvl(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
-    const uint64_t arguments[3] = {copy->target->entry.marker, 0, 0};
     struct memscope_registers registers;
 
-    if (!memscope_private_copy_enter(copy, copy->target->functions.call_with_gvl, arguments, &registers, refusal))
+    if (!memscope_private_copy_enter(copy, copy->target->functions.call_with_gvl, copy->target->entry.marker, 0,
+                                     &registers, refusal))
         return false;
     stay_at(copy, &registers);
     return true;
@@ -50,15 +41,16 @@ static bool wake(struct memscope_private_copy *copy, struct memscope_refusal *re
 
     if (!copy->waited)
         return true;
-    return call(copy, copy->target->functions.current_thread, 0, 0, &thread, refusal) &&
-           call(copy, copy->target->functions.wake_thread, thread, 0, NULL, refusal);
+    return memscope_private_copy_call(copy, copy->target->functions.current_thread, 0, 0, &thread, refusal) &&
+           memscope_private_copy_call(copy, copy->target->functions.wake_thread, thread, 0, NULL, refusal);
 }
 
 /* To a postponed job that calls the marker. */
 static bool run_forward(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
     struct memscope_registers registers = copy->registers;
 
-    if (!call(copy, copy->target->functions.post_job, 0, copy->target->entry.marker, NULL, refusal) ||
+    if (!memscope_private_copy_call(copy, copy->target->functions.post_job, 0, copy->target->entry.marker, NULL,
+                                    refusal) ||
         !wake(copy, refusal))
         return false;
     memscope_registers_interrupt_call(&registers);
@@ -90,7 +82,7 @@ bool memscope_private_copy_reach_safe_point(struct memscope_private_copy *copy, 
                                             struct memscope_refusal *refusal) {
     uint64_t has_gvl = 1;
 
-    if (!forward && !call(copy, copy->target->functions.has_gvl, 0, 0, &has_gvl, refusal))
+    if (!forward && !memscope_private_copy_call(copy, copy->target->functions.has_gvl, 0, 0, &has_gvl, refusal))
         return false;
     return ((has_gvl & UINT32_MAX) == 0 ? take_gvl(copy, refusal) : run_forward(copy, refusal)) &&
            mask_interrupts(copy, refusal);
@@ -134,7 +126,9 @@ static bool refuse_load(struct memscope_private_copy *copy, struct memscope_refu
     char text[200] = "";
     uint64_t error = 0;
 
-    if (call(copy, memscope_remote_module_address(&copy->target->libc, "dlerror"), 0, 0, &error, refusal) && error != 0)
+    if (memscope_private_copy_call(copy, memscope_remote_module_address(&copy->target->libc, "dlerror"), 0, 0, &error,
+                                   refusal) &&
+        error != 0)
         (void)memscope_remote_text(copy->pid, error, text, sizeof text);
     return memscope_refuse_for(refusal, "so_refused", "%s\n%s", OBJECT, text);
 }
@@ -164,16 +158,16 @@ bool memscope_private_copy_load(struct memscope_private_copy *copy, int extensio
 
     if (file < 0 || !memscope_remote_write(copy->pid, copy->room + RESULT_AT, path, (size_t)length + 1))
         return memscope_refuse_for(refusal, "so_refused", "%s\nmemfd_create", OBJECT);
-    if (!call(copy, memscope_remote_module_address(&copy->target->libc, "dlopen"), copy->room + RESULT_AT, RTLD_NOW,
-              &handle, refusal))
+    if (!memscope_private_copy_call(copy, memscope_remote_module_address(&copy->target->libc, "dlopen"),
+                                    copy->room + RESULT_AT, RTLD_NOW, &handle, refusal))
         return false;
     if (handle != 0)
         memscope_remote_mappings(copy->pid, look_for_extension, &search);
     if (!search.found)
         return refuse_load(copy, refusal);
     *evaluate = memscope_remote_module_address(&search.module, "memscope_copy_evaluate");
-    if (!call(copy, memscope_remote_module_address(&search.module, "memscope_copy_begin"), (uint64_t)copy->parent, 0,
-              &raised, refusal))
+    if (!memscope_private_copy_call(copy, memscope_remote_module_address(&search.module, "memscope_copy_begin"),
+                                    (uint64_t)copy->parent, 0, &raised, refusal))
         return false;
     return (int)raised == 0 || memscope_refuse_for(refusal, "so_refused", "%s\nInit_memscope raised", OBJECT);
 }
@@ -188,9 +182,7 @@ bool memscope_private_copy_evaluate(struct memscope_private_copy *copy, uint64_t
     if (length >= MEMSCOPE_COPY_EXPRESSION || !memscope_remote_write(copy->pid, text, expression, length) ||
         !memscope_remote_write(copy->pid, text + length, &end, 1))
         return memscope_refuse(refusal, "copy_ended");
-    return call(copy, evaluate, text, copy->room + RESULT_AT, NULL, refusal) &&
+    return memscope_private_copy_call(copy, evaluate, text, copy->room + RESULT_AT, NULL, refusal) &&
            (memscope_remote_read(copy->pid, copy->room + RESULT_AT, answer, sizeof *answer) ||
             memscope_refuse(refusal, "copy_ended"));
 }
-
-#endif

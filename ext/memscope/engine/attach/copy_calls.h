@@ -1,13 +1,10 @@
 /*
  * Calls of Ruby and of memscope in a private copy.
  */
-#ifndef MEMSCOPE_COPY_CALLS_H
-#define MEMSCOPE_COPY_CALLS_H
+#pragma once
 
 #include "attach/private_copy.h"
 #include "base/copy.h"
-
-#if MEMSCOPE_CAN_ATTACH
 
 /*
  * Brings the copy to a point where Ruby functions may be called, and masks all interrupts there. A thread without the
@@ -29,6 +26,3 @@ bool memscope_private_copy_load(struct memscope_private_copy *copy, int extensio
 bool memscope_private_copy_evaluate(struct memscope_private_copy *copy, uint64_t evaluate, const char *expression,
                                     size_t length, struct memscope_copy_answer *answer,
                                     struct memscope_refusal *refusal);
-
-#endif
-#endif

@@ -1,7 +1,5 @@
 #include "attach/private_copy.h"
 
-#if MEMSCOPE_CAN_ATTACH
-
 #include "attach/remote_mappings.h"
 #include "attach/remote_memory.h"
 #include "attach/tracing.h"
@@ -184,5 +182,3 @@ bool memscope_private_copy_isolate(struct memscope_private_copy *copy, struct me
         return true;
     return memscope_refuse(refusal, "not_isolated");
 }
-
-#endif

@@ -1,10 +1,9 @@
 /*
  * All that depends on the architecture of a process to attach to: the registers of a stopped thread, machine code, and
- * thread-local variables. One file machine_….c for each, and machine.c for what they share. Threads are stopped at
- * PTRACE_EVENT_STOP, at a system call, or at birth.
+ * thread-local variables. One file machine_….c for each. Threads are stopped at
+ * PTRACE_EVENT_STOP, at a system call, or at birth. Elsewhere than on these, extconf.rb leaves out what needs them.
  */
-#ifndef MEMSCOPE_MACHINE_H
-#define MEMSCOPE_MACHINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,6 +11,7 @@
 #include <sys/types.h>
 
 #include "attach/remote_module.h"
+#include "attach/tracing.h"
 
 #if defined(__x86_64__)
 #include <sys/user.h>
@@ -36,12 +36,6 @@ struct memscope_registers {
 #define MEMSCOPE_RESTORER_CALL_AT 4
 #endif
 
-#if defined(__x86_64__) || defined(__aarch64__)
-#define MEMSCOPE_CAN_ATTACH 1
-#else
-#define MEMSCOPE_CAN_ATTACH 0
-#endif
-
 /* Code of the target that injected calls use, as addresses. */
 struct memscope_entry_points {
     uint64_t system_call;   /* the instruction, in a function of the C library that Ruby never calls, before a return */
@@ -50,8 +44,6 @@ struct memscope_entry_points {
     uint64_t exit_function; /* _exit */
     bool filtered;          /* a seccomp filter of the target, but not of the tracer, might kill it for such a call */
 };
-
-#if MEMSCOPE_CAN_ATTACH
 
 /* The offset of the system call instruction in the code of a function, and of the restorer in a text, or -1. */
 long memscope_code_find_system_call(const unsigned char *code, size_t size);
@@ -89,7 +81,31 @@ bool memscope_thread_local_find(const struct memscope_remote_module *module, boo
                                 uint64_t reader, struct memscope_thread_local *found);
 
 bool memscope_registers_read(pid_t thread, struct memscope_registers *registers);
-bool memscope_registers_write(pid_t thread, const struct memscope_registers *registers);
+
+static inline bool memscope_registers_write(pid_t thread, const struct memscope_registers *registers) {
+    return memscope_trace_put_set(thread, NT_PRSTATUS, &registers->user, sizeof registers->user);
+}
+
+/* The next instruction. */
+static inline uint64_t memscope_registers_place(const struct memscope_registers *registers) {
+    return registers->user.MEMSCOPE_PLACE_REGISTER;
+}
+
+/* At a stop at entry: true if the thread is about to make a system call by this instruction. */
+static inline bool memscope_registers_at_call(const struct memscope_registers *registers, uint64_t instruction) {
+    return memscope_registers_place(registers) == instruction + MEMSCOPE_CALL_BYTES;
+}
+
+/* After a system call. */
+static inline long memscope_registers_result(const struct memscope_registers *registers) {
+    return (long)registers->user.MEMSCOPE_RESULT_REGISTER;
+}
+
+/* At the exit of a system call. */
+static inline bool memscope_registers_set_result(pid_t thread, struct memscope_registers *registers, long result) {
+    registers->user.MEMSCOPE_RESULT_REGISTER = (uint64_t)result;
+    return memscope_registers_write(thread, registers);
+}
 
 /* The system call that the thread is in or, with `blocked`, that it will restart; -1 for none. */
 long memscope_registers_system_call(const struct memscope_registers *registers);
@@ -107,20 +123,11 @@ bool memscope_registers_lost_by_call(const struct memscope_registers *registers,
 uint64_t memscope_registers_thread_pointer(const struct memscope_registers *registers);
 uint64_t memscope_registers_argument(const struct memscope_registers *registers, int index);
 
-/* The next instruction. */
-uint64_t memscope_registers_place(const struct memscope_registers *registers);
-
-/* At a stop at entry: true if the thread is about to make a system call by this instruction. */
-bool memscope_registers_at_call(const struct memscope_registers *registers, uint64_t instruction);
-
 /*
  * What a called function returned. The function returned to a system call instruction, at whose entry the thread is
  * stopped.
  */
 uint64_t memscope_registers_returned(const struct memscope_registers *registers);
-
-/* After a system call. */
-long memscope_registers_result(const struct memscope_registers *registers);
 
 /* The thread makes a system call next. */
 void memscope_registers_set_system_call(struct memscope_registers *registers, uint64_t instruction, long number,
@@ -140,12 +147,8 @@ bool memscope_registers_set_function(pid_t pid, struct memscope_registers *regis
 void memscope_registers_set_healed_function(struct memscope_registers *registers, uint64_t function,
                                             const uint64_t arguments[3]);
 
-/* The instruction in the restorer that makes its system call. */
-uint64_t memscope_restorer_system_call(const struct memscope_entry_points *entry);
-
-/* At a stop at entry: the system call is not made. At its exit, it returns the result. */
+/* At a stop at entry: the system call is not made. */
 bool memscope_registers_skip_call(pid_t thread, struct memscope_registers *registers);
-bool memscope_registers_set_result(pid_t thread, struct memscope_registers *registers, long result);
 
 /* An interrupted system call returns EINTR instead of being restarted, and none is restarted. */
 void memscope_registers_interrupt_call(struct memscope_registers *registers);
@@ -160,6 +163,3 @@ void memscope_registers_interrupt_call(struct memscope_registers *registers);
 bool memscope_healing_frame(pid_t thread, const struct memscope_entry_points *entry, uint64_t blocked_signals,
                             const struct memscope_registers *registers, struct memscope_registers *with,
                             uint64_t *child_stack);
-
-#endif
-#endif

@@ -1,7 +1,5 @@
 #include "attach/postponed_text.h"
 
-#if MEMSCOPE_CAN_ATTACH
-
 #include "attach/remote_memory.h"
 #include "attach/remote_place.h"
 #include "attach/tracing.h"
@@ -187,5 +185,3 @@ bool memscope_postponed_text_run(struct memscope_postponed_text *postponed, stru
         memscope_remote_write(postponed->target->pid, postponed->room + TEXT_AT, &empty, sizeof empty);
     return ran || (posted && visit(postponed, tracees, refuse_busy, refusal));
 }
-
-#endif

@@ -6,12 +6,9 @@
  * The text sees the variables of the method that runs, finds constants from there and, since Ruby 4.0, may have any
  * self.
  */
-#ifndef MEMSCOPE_POSTPONED_TEXT_H
-#define MEMSCOPE_POSTPONED_TEXT_H
+#pragma once
 
 #include "attach/ruby_threads.h"
-
-#if MEMSCOPE_CAN_ATTACH
 
 struct memscope_postponed_text {
     const struct memscope_ruby_target *target;
@@ -31,6 +28,3 @@ struct memscope_postponed_text {
  */
 bool memscope_postponed_text_run(struct memscope_postponed_text *postponed, struct memscope_tracees *tracees,
                                  uint64_t deadline_ns, struct memscope_refusal *refusal);
-
-#endif
-#endif

@@ -1,7 +1,5 @@
 #include "attach/private_copy.h"
 
-#if MEMSCOPE_CAN_ATTACH
-
 #include "attach/remote_place.h"
 #include "attach/tracing.h"
 #include "fork/forked_child.h"
@@ -37,15 +35,15 @@ static bool clone_in(void *context, struct memscope_tracees *tracees, struct mem
     struct memscope_tracee *tracee = memscope_ruby_threads_choose(copy->target, tracees, refusal);
     const uint64_t arguments[6] = {0}; /* no flags: the end of the copy sends no signal */
     uint64_t start = memscope_trace_now();
-    long result = 0;
+    long result = 0, number;
     bool made;
 
     if (tracee == NULL)
         return false;
-    copy->system_call = memscope_registers_system_call(&tracee->registers);
+    number = memscope_registers_system_call(&tracee->registers);
     /* After an earlier stop, restart_syscall waits for the rest of a time, in whatever call that was. */
-    copy->waited = memscope_registers_blocked(&tracee->registers) &&
-                   (copy->system_call == SYS_futex || copy->system_call == SYS_restart_syscall);
+    copy->waited =
+        memscope_registers_blocked(&tracee->registers) && (number == SYS_futex || number == SYS_restart_syscall);
     made = memscope_tracees_prepare(tracees, tracee) &&
            memscope_tracee_system_call(tracee, &copy->target->entry, SYS_clone, arguments, &result, &copy->pid);
     copy->registers = tracee->registers;
@@ -134,8 +132,6 @@ static const struct {
 #define FORWARD(name) {SYS_##name, false},
 #define READING(name) {SYS_##name, true},
 #include "attach/copy_system_calls.def"
-#undef FORWARD
-#undef READING
 };
 
 /* Files are only opened for reading. */
@@ -257,14 +253,15 @@ bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memsco
             return leave_marker(copy, registers) || memscope_refuse(refusal, "copy_ended");
         if (!at_system_call(copy, registers, &entering, &instead))
             break;
-        copy->system_call = entering ? memscope_registers_system_call(registers) : -1;
         deadline_ns = entering ? deadline_of_call(copy, registers) : copy->deadline_ns;
     }
     return memscope_refuse(refusal, "copy_ended");
 }
 
-bool memscope_private_copy_enter(struct memscope_private_copy *copy, uint64_t function, const uint64_t arguments[3],
+bool memscope_private_copy_enter(struct memscope_private_copy *copy, uint64_t function, uint64_t first, uint64_t second,
                                  struct memscope_registers *registers, struct memscope_refusal *refusal) {
+    const uint64_t arguments[3] = {first, second, 0};
+
     *registers = copy->registers;
     if (function == 0)
         return memscope_refuse_for(refusal, "ruby_unknown", "%s", copy->target->version);
@@ -274,11 +271,11 @@ bool memscope_private_copy_enter(struct memscope_private_copy *copy, uint64_t fu
     return memscope_private_copy_run(copy, registers, refusal);
 }
 
-bool memscope_private_copy_call(struct memscope_private_copy *copy, uint64_t function, const uint64_t arguments[3],
+bool memscope_private_copy_call(struct memscope_private_copy *copy, uint64_t function, uint64_t first, uint64_t second,
                                 uint64_t *result, struct memscope_refusal *refusal) {
     struct memscope_registers registers;
 
-    if (!memscope_private_copy_enter(copy, function, arguments, &registers, refusal))
+    if (!memscope_private_copy_enter(copy, function, first, second, &registers, refusal))
         return false;
     if (result != NULL)
         *result = memscope_registers_returned(&registers);
@@ -293,5 +290,3 @@ long memscope_private_copy_system_call(struct memscope_private_copy *copy, long 
         return -EIO;
     return result;
 }
-
-#endif

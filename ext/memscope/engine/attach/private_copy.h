@@ -3,12 +3,9 @@
  * is stopped for the clone alone. The copy has none of the target's descriptors, may not write to memory that others
  * share, makes no system call that could be seen outside, and ends with the tracer (PTRACE_O_EXITKILL).
  */
-#ifndef MEMSCOPE_PRIVATE_COPY_H
-#define MEMSCOPE_PRIVATE_COPY_H
+#pragma once
 
 #include "attach/ruby_threads.h"
-
-#if MEMSCOPE_CAN_ATTACH
 
 #define MEMSCOPE_COPY_ROOM ((size_t)1 << 16)
 #define MEMSCOPE_COPY_PIPE_BYTES (1 << 20)
@@ -19,7 +16,6 @@ struct memscope_private_copy {
     pid_t inner_pid;                     /* in the target's pid namespace */
     pid_t parent;                        /* the target, in that namespace */
     bool waited;                         /* the thread waited for another (futex) */
-    long system_call;                    /* that the thread was in, then the one that the copy is in, or -1 */
     struct memscope_registers registers; /* of the thread, as it was; then those to call functions from */
     uint64_t room;                       /* MEMSCOPE_COPY_ROOM bytes of the copy's memory, for arguments */
     int pipe_end;                        /* the copy's descriptor of the pipe to the tracer */
@@ -49,16 +45,16 @@ bool memscope_private_copy_end(struct memscope_private_copy *copy, struct memsco
 bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memscope_registers *registers,
                                struct memscope_refusal *refusal);
 
-/* Lets the copy enter a function, and run until this returns or itself enters that point. Sets *registers. */
-bool memscope_private_copy_enter(struct memscope_private_copy *copy, uint64_t function, const uint64_t arguments[3],
+/*
+ * Lets the copy enter a function of two arguments, and run until this returns or itself enters that point. Sets
+ * *registers.
+ */
+bool memscope_private_copy_enter(struct memscope_private_copy *copy, uint64_t function, uint64_t first, uint64_t second,
                                  struct memscope_registers *registers, struct memscope_refusal *refusal);
 
 /* Calls a function in the copy. Sets *result unless NULL. */
-bool memscope_private_copy_call(struct memscope_private_copy *copy, uint64_t function, const uint64_t arguments[3],
+bool memscope_private_copy_call(struct memscope_private_copy *copy, uint64_t function, uint64_t first, uint64_t second,
                                 uint64_t *result, struct memscope_refusal *refusal);
 
 /* Makes a system call in the copy. Returns its result, or -EIO. */
 long memscope_private_copy_system_call(struct memscope_private_copy *copy, long number, const uint64_t arguments[6]);
-
-#endif
-#endif

@@ -3,8 +3,7 @@
  * and the other arguments that fill it, one line each. Arguments come from the target, so control characters become
  * "?".
  */
-#ifndef MEMSCOPE_REFUSAL_H
-#define MEMSCOPE_REFUSAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -18,5 +17,3 @@ struct memscope_refusal {
 bool memscope_refuse(struct memscope_refusal *refusal, const char *name);
 bool memscope_refuse_for(struct memscope_refusal *refusal, const char *name, const char *arguments, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

@@ -2,8 +2,7 @@
  * Files as another process sees them, which may live in a container: nothing that it has written decides where a path
  * leads.
  */
-#ifndef MEMSCOPE_REMOTE_FILE_H
-#define MEMSCOPE_REMOTE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -13,5 +12,3 @@
  * followed in that directory, and no file is opened for reading. False also before Linux 5.6.
  */
 bool memscope_remote_file_is_own(pid_t pid, const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* The mappings of another process. */
-#ifndef MEMSCOPE_REMOTE_MAPPINGS_H
-#define MEMSCOPE_REMOTE_MAPPINGS_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -13,5 +12,3 @@ enum memscope_status memscope_remote_mappings(pid_t pid,
 
 /* The name of its file without directories, or that of a mapping without a file. */
 const char *memscope_remote_mapping_file(const struct memscope_mapping *mapping);
-
-#endif

@@ -2,8 +2,7 @@
  * The memory of another process. Every address comes from that process, so it may be any number: a read or write of
  * memory that is not there fails. Needs the right to trace the process (ptrace(2), PTRACE_MODE_ATTACH). No allocation.
  */
-#ifndef MEMSCOPE_REMOTE_MEMORY_H
-#define MEMSCOPE_REMOTE_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ bool memscope_remote_write(pid_t pid, uint64_t to, const void *from, size_t size
  * cannot be read.
  */
 bool memscope_remote_text(pid_t pid, uint64_t from, char *to, size_t capacity);
-
-#endif

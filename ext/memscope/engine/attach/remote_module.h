@@ -3,8 +3,7 @@
  * a container, deleted or replaced. All that is read is untrusted: counts and offsets are bounded, and a name is
  * compared, never copied. 64-bit objects of this machine's byte order only. No allocation.
  */
-#ifndef MEMSCOPE_REMOTE_MODULE_H
-#define MEMSCOPE_REMOTE_MODULE_H
+#pragma once
 
 #include <elf.h>
 #include <stdbool.h>
@@ -35,5 +34,3 @@ uint64_t memscope_remote_module_address(const struct memscope_remote_module *mod
  */
 bool memscope_remote_module_function_at(const struct memscope_remote_module *module, uint64_t address, char *name,
                                         size_t capacity);
-
-#endif

@@ -1,6 +1,5 @@
 /* Where in its code a thread of another process is, for a person. */
-#ifndef MEMSCOPE_REMOTE_PLACE_H
-#define MEMSCOPE_REMOTE_PLACE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@
  * without a file is "generated code".
  */
 void memscope_remote_place(pid_t pid, uint64_t address, char *text, size_t capacity);
-
-#endif

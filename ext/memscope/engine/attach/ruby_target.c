@@ -1,7 +1,5 @@
 #include "attach/ruby_target.h"
 
-#if MEMSCOPE_CAN_ATTACH
-
 #include "attach/remote_mappings.h"
 #include "attach/remote_memory.h"
 #include "base/descriptors.h"
@@ -128,7 +126,6 @@ static bool find_ruby_places(struct memscope_ruby_target *target, bool is_execut
     functions->field = memscope_remote_module_address(&target->ruby, name);                                            \
     all &= functions->field != 0;
 #include "attach/ruby_functions.def"
-#undef FUNCTION
     return all && memscope_thread_local_find(&target->ruby, is_executable, "ruby_current_ec", functions->current_thread,
                                              &target->context);
 }
@@ -220,5 +217,3 @@ bool memscope_ruby_target_lives(const struct memscope_ruby_target *target) {
     return memscope_process_started(target->pid, &started) == MEMSCOPE_OK && started == target->started &&
            poll(&ended, 1, 0) == 0;
 }
-
-#endif

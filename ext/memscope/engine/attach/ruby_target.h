@@ -1,20 +1,16 @@
 /*
  * The Ruby in another process, as found in its memory while it runs: nothing is stopped.
  */
-#ifndef MEMSCOPE_RUBY_TARGET_H
-#define MEMSCOPE_RUBY_TARGET_H
+#pragma once
 
 #include "attach/machine.h"
 #include "attach/refusal.h"
 #include "attach/remote_module.h"
 
-#if MEMSCOPE_CAN_ATTACH
-
 /* Addresses. */
 struct memscope_ruby_functions {
 #define FUNCTION(field, name) uint64_t field;
 #include "attach/ruby_functions.def"
-#undef FUNCTION
 };
 
 struct memscope_ruby_target {
@@ -35,6 +31,3 @@ bool memscope_ruby_target_find(pid_t pid, struct memscope_ruby_target *target, s
 
 /* False once the process has ended, or another one has its pid. */
 bool memscope_ruby_target_lives(const struct memscope_ruby_target *target);
-
-#endif
-#endif

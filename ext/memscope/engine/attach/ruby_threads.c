@@ -1,7 +1,5 @@
 #include "attach/ruby_threads.h"
 
-#if MEMSCOPE_CAN_ATTACH
-
 #include "attach/remote_memory.h"
 
 #include <string.h>
@@ -187,5 +185,3 @@ struct memscope_tracee *memscope_ruby_threads_choose(const struct memscope_ruby_
         memscope_refuse(refusal, "no_thread");
     return chosen;
 }
-
-#endif

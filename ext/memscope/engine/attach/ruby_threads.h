@@ -1,13 +1,10 @@
 /*
  * Which of the stopped threads run Ruby, which of them holds the GVL, and the one to work in.
  */
-#ifndef MEMSCOPE_RUBY_THREADS_H
-#define MEMSCOPE_RUBY_THREADS_H
+#pragma once
 
 #include "attach/ruby_target.h"
 #include "attach/tracees.h"
-
-#if MEMSCOPE_CAN_ATTACH
 
 /*
  * Offsets in Ruby's private structures (vm_core.h), the same from 3.1 to 4.0. Whoever uses one checks what it finds:
@@ -29,6 +26,3 @@ uint64_t memscope_ruby_context(const struct memscope_ruby_target *target, pid_t 
 struct memscope_tracee *memscope_ruby_threads_choose(const struct memscope_ruby_target *target,
                                                      struct memscope_tracees *tracees,
                                                      struct memscope_refusal *refusal);
-
-#endif
-#endif

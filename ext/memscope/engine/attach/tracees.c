@@ -1,7 +1,5 @@
 #include "attach/tracees.h"
 
-#if MEMSCOPE_CAN_ATTACH
-
 #include "attach/tracing.h"
 #include "base/directory.h"
 #include "base/text_file.h"
@@ -79,33 +77,26 @@ static bool seize(struct memscope_tracees *tracees, pid_t id, struct memscope_re
 struct seizing {
     struct memscope_tracees *tracees;
     struct memscope_refusal *refusal;
-    bool more, refused;
 };
 
 static bool seize_listed(int id, void *context) {
     struct seizing *seizing = context;
-    size_t known;
 
-    if (is_known(seizing->tracees, id))
-        return true;
-    known = seizing->tracees->count;
-    seizing->refused = !seize(seizing->tracees, id, seizing->refusal);
-    seizing->more |= seizing->tracees->count > known;
-    return !seizing->refused;
+    return is_known(seizing->tracees, id) || seize(seizing->tracees, id, seizing->refusal);
 }
 
 /* Lists the threads until no new one appears: those that seized threads create are seized by the kernel. */
 static bool seize_all(struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
-    struct seizing seizing = {tracees, refusal, true, false};
+    struct seizing seizing = {tracees, refusal};
     char path[32];
+    size_t known;
 
     snprintf(path, sizeof path, "/proc/%d/task", (int)tracees->pid);
-    while (seizing.more && !seizing.refused) {
-        seizing.more = false;
-        if (memscope_directory_numbers(path, seize_listed, &seizing) != MEMSCOPE_OK)
-            break;
-    }
-    return !seizing.refused;
+    do
+        known = tracees->count;
+    while (memscope_directory_numbers(path, seize_listed, &seizing) == MEMSCOPE_OK && refusal->text[0] == '\0' &&
+           tracees->count > known);
+    return refusal->text[0] == '\0';
 }
 
 /* ---- stopping -------------------------------------------------------------------------------------------------- */
@@ -289,8 +280,8 @@ bool memscope_registers_recover(pid_t thread, const struct memscope_registers *r
     long unused;
 
     return !memscope_registers_lost_by_call(registers, &with) ||
-           memscope_inject_system_call(thread, &with, memscope_restorer_system_call(entry), SYS_rt_sigreturn, none,
-                                       memscope_trace_now() + RELEASE_NS, &unused);
+           memscope_inject_system_call(thread, &with, entry->restorer + MEMSCOPE_RESTORER_CALL_AT, SYS_rt_sigreturn,
+                                       none, memscope_trace_now() + RELEASE_NS, &unused);
 }
 
 static bool put_signals(pid_t thread, uint64_t blocked) {
@@ -339,7 +330,7 @@ static bool inject(const struct memscope_tracee *tracee, const struct memscope_e
     }
     made = (!entry->filtered || memscope_trace(PTRACE_SETOPTIONS, tracee->id, 0, OPTIONS | PTRACE_O_SUSPEND_SECCOMP)) &&
            memscope_registers_write(tracee->id, &with) && put_signals(tracee->id, ~faults) &&
-           run(tracee->id, function == 0 ? 0 : memscope_restorer_system_call(entry),
+           run(tracee->id, function == 0 ? 0 : entry->restorer + MEMSCOPE_RESTORER_CALL_AT,
                memscope_trace_now() + INJECTION_NS, result, child) &&
            (function != 0 || memscope_registers_recover(tracee->id, &tracee->registers, entry));
     settle(tracee, blocked);
@@ -357,5 +348,3 @@ bool memscope_tracee_function(const struct memscope_tracee *tracee, const struct
 
     return inject(tracee, entry, function, 0, arguments, &unused, NULL);
 }
-
-#endif

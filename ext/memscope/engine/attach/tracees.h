@@ -2,12 +2,9 @@
  * The threads of a process, stopped by ptrace. Seizing stops nothing, and PTRACE_O_EXITKILL is never set on the
  * target: if the tracer ends, the kernel lets its threads go on. Every path ends in their release.
  */
-#ifndef MEMSCOPE_TRACEES_H
-#define MEMSCOPE_TRACEES_H
+#pragma once
 
 #include "attach/ruby_target.h"
-
-#if MEMSCOPE_CAN_ATTACH
 
 #define MEMSCOPE_MAX_TRACEES 4096
 
@@ -76,6 +73,3 @@ bool memscope_registers_recover(pid_t thread, const struct memscope_registers *r
  */
 bool memscope_inject_system_call(pid_t thread, const struct memscope_registers *with, uint64_t instruction, long number,
                                  const uint64_t arguments[6], uint64_t deadline_ns, long *result);
-
-#endif
-#endif

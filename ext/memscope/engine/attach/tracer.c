@@ -1,5 +1,7 @@
 #include "attach/tracer.h"
 
+#if defined(__x86_64__) || defined(__aarch64__)
+
 #include "attach/copy_calls.h"
 #include "attach/postponed_text.h"
 #include "attach/remote_memory.h"
@@ -26,8 +28,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#if MEMSCOPE_CAN_ATTACH
 
 #define ATTEMPTS 5
 #define MILLISECOND_NS UINT64_C(1000000)

@@ -6,8 +6,7 @@
  * Messages on the socket, in this machine's byte order. To the reader: kind (32 bits), 0 (32 bits), length (64 bits),
  * bytes. From the reader: length (64 bits), an expression; length 0 ends the copy.
  */
-#ifndef MEMSCOPE_TRACER_H
-#define MEMSCOPE_TRACER_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -43,5 +42,3 @@ struct memscope_tracer_order {
  * nothing with malloc, needs no GVL, takes a fork of this process.
  */
 enum memscope_status memscope_tracer_start(const struct memscope_tracer_order *order, int *socket);
-
-#endif

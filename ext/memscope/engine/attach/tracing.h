@@ -2,8 +2,7 @@
  * Calls of ptrace, and waits for the threads that they stop. One thread of one process may use them: the tracer, whose
  * signals are all blocked.
  */
-#ifndef MEMSCOPE_TRACING_H
-#define MEMSCOPE_TRACING_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -33,5 +32,3 @@ pid_t memscope_trace_wait(pid_t which, int *status, uint64_t deadline_ns);
 
 /* For tests: the tracer ends as by SIGKILL instead of making its `number`th call of ptrace. 0 for never. */
 void memscope_trace_die_at(unsigned number);
-
-#endif
