@@ -3,6 +3,7 @@
 require_relative "../test_helper"
 require_relative "../support/memory_groups"
 require_relative "../support/puma_process"
+require "etc"
 require "time"
 require "tmpdir"
 
@@ -130,10 +131,10 @@ class DeathsTest < MemscopeTest
       end
     RUBY
 
-    def initialize(directory, group)
+    def initialize(directory, group = nil)
       File.write(File.join(directory, "puma.rb"), CONFIGURATION)
       command = self.class.command("puma", "-C", "puma.rb")
-      super(within(group, command),
+      super(group ? within(group, command) : command,
             self.class.environment(nil, "RACK_ENV" => "test", "MEMSCOPE_SOCKET_DIRECTORY" => "#{directory}/sockets"),
             directory)
     end
@@ -165,6 +166,27 @@ class DeathsTest < MemscopeTest
         assert_equal "200", server.until_found("answer of the next") { server.request(request).code }
       end
     end
+  end
+
+  # Its master, which has held it, notes the status that Puma reaps.
+  def test_a_worker_of_puma_that_crashes
+    skip_under_sanitizer
+    skip "no kernel before Linux 6.15 tells" if (kernel <=> [6, 15]).negative?
+    Cluster.run(@directory) do |server|
+      worker = server.until_found("worker") { reported(server.pid) }
+      Process.kill(:SEGV, worker.pid)
+      box = Dir.glob("#{@directory}/sockets/#{worker.pid}-*.box").first
+      server.until_found("status") { File.exist?("#{box}.ended") }
+
+      assert_match(/\AEnded by SIGABRT, as the kernel has recorded: Ruby/, Memscope.postmortem(box).ended_why)
+    end
+  end
+
+  def kernel = Etc.uname[:release].split(".").first(2).map(&:to_i)
+
+  # The worker that has reported to this master.
+  def reported(pid)
+    Memscope::Client.new(pid).call(:workers).find { |one| one.role == :worker && one.rss_bytes }
   end
 
   OTHERS.each do |name, script|

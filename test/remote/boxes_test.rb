@@ -48,6 +48,31 @@ class BoxesTest < MemscopeTest
     end
   end
 
+  def test_a_status_is_noted_beside_its_box
+    planted("1-1.box" => body, "2-1.box" => body(pid: 2)) do |directory, source|
+      Boxes.stub(:directories, ["/missing", directory]) do
+        { "1-1.box" => 11, "2-1.box" => 3 << 8, "3-1.box" => 9 }.each { |name, status| Boxes.note(name, status) }
+        Boxes.note("1-1.box", 9)
+      end
+      endings = Boxes.read(directory, native: source).to_h { |death| [death.pid, [death.ended, death.ended_why]] }
+
+      assert_equal [:killed, "Ended by SIGSEGV, as the kernel has recorded."], endings[4_194_000]
+      assert_equal [:exit, "Exited with status 3 without a word, as exit! does."], endings[2]
+      assert_equal 0o600, File.stat(File.join(directory, "1-1.box.ended")).mode & 0o777
+      assert_equal %w[1-1.box 1-1.box.ended 2-1.box 2-1.box.ended], Dir.children(directory).sort
+    end
+  end
+
+  # Whoever may have been killed for lack of memory counts, and no crash.
+  def test_a_status_is_evidence_for_the_others_of_a_cgroup
+    bodies = %w[1-1.box 2-1.box].to_h { |name| [name, body(pid: name.to_i, identity: { directory: group })] }
+    planted(bodies) do |directory, source|
+      Boxes.stub(:directories, [directory]) { { "1-1.box" => 9, "2-1.box" => 6 }.each { |one| Boxes.note(*one) } }
+
+      assert_equal %i[oom_kill killed], Boxes.read(directory, native: source).sort_by(&:pid).map(&:ended)
+    end
+  end
+
   # The oldest by the time of the file. A process in another pid namespace holds the lock on its box.
   def test_boxes_of_another_memscope_do_not_stay_forever
     unread = :black_box_of_another_version

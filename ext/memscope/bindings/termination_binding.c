@@ -1,4 +1,4 @@
-/* Native.terminate: sends SIGTERM to a worker. */
+/* Native.terminate: sends SIGTERM to a worker. Native.hold_process and process_status: how a worker ended. */
 #include "bindings/reasons.h"
 
 #include "init.h"
@@ -15,4 +15,20 @@ VALUE native_terminate(VALUE self, VALUE pid, VALUE ticks) {
     if (status != MEMSCOPE_OK)
         return memscope_unread("the worker", status);
     return memscope_symbol(by_pidfd ? "pidfd" : "pid");
+}
+
+/*
+ * Native.hold_process(pid, ticks) -> a descriptor, or nil. A forked child has none of them. process_status(descriptor)
+ * -> nil while the process runs. Then it closes the descriptor: -> the status as of waitpid, -1 if it is not known.
+ */
+VALUE native_hold_process(VALUE self, VALUE pid, VALUE ticks) {
+    int descriptor = memscope_process_hold(NUM2PIDT(pid), NUM2ULL(ticks));
+
+    return descriptor < 0 ? Qnil : INT2NUM(descriptor);
+}
+
+VALUE native_process_status(VALUE self, VALUE descriptor) {
+    int status;
+
+    return memscope_process_ended(NUM2INT(descriptor), &status) ? INT2NUM(status) : Qnil;
 }

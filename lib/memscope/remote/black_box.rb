@@ -116,7 +116,7 @@ module Memscope
     def open
       @opened = true
       identity = Identity.read(@role, @index)
-      name = "#{Process.pid}-#{ProcessIdentity.current.started}.box"
+      name = Boxes.file_name(Process.pid, ProcessIdentity.current.started)
       _on_disk, directory = [true, false].product(Boxes.directories).find { |disk, one| create(one, name, disk) }
       settle(directory, identity) if directory
     end

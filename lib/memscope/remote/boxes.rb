@@ -78,9 +78,28 @@ module Memscope
       def sweep(directory, native: Native)
         paths = paths(directory)
         paths = paths.size > KEPT ? gone(paths, native)[...-KEPT].to_a : []
-        File.unlink(*paths, *paths.map { |path| "#{path}#{TOLD}" }.select { |path| File.exist?(path) })
+        notes = paths.product([TOLD, Postmortem::Box::ENDED]).map(&:join)
+        File.unlink(*paths, *notes.select { |path| File.exist?(path) })
       rescue SystemCallError
         nil # another process sweeps too
+      end
+
+      # The file name of a process's box.
+      def file_name(pid, started) = "#{pid}-#{started}.box"
+
+      # Notes how the process of a box has ended: its status as of waitpid. Never raises.
+      def note(name, status)
+        path = directories.map { |directory| File.join(directory, name) }.find { |box| File.exist?(box) }
+        File.write("#{path}#{Postmortem::Box::ENDED}", status, mode: "wx", perm: 0o600) if path && status >= 0
+      rescue SystemCallError, Sockets::Refused
+        nil # it is noted already, or the disk fails
+      end
+
+      # @param path [String] of a box
+      # @return [Boolean] whether its process is there, by the name alone
+      def there?(path)
+        pid, started = File.basename(path).scan(/\d+/).map(&:to_i)
+        ProcessIdentity.of(pid).started == started
       end
 
       private
@@ -105,11 +124,6 @@ module Memscope
       # By the name alone, since reading all boxes costs a new worker memory: of a process that seems gone.
       def untold?(path) = !there?(path) && !File.exist?("#{path}#{TOLD}")
 
-      def there?(path)
-        pid, started = File.basename(path).scan(/\d+/).map(&:to_i)
-        ProcessIdentity.of(pid).started == started
-      end
-
       # Of a box that cannot be read. A process in another pid namespace holds the lock.
       def held?(path) = there?(path) || Postmortem::Box.locked?(path)
 
@@ -117,6 +131,8 @@ module Memscope
       def claim(path) = SystemCall.attempt { File.open(path, "wx", 0o600) { true } }
 
       def announce(death)
+        return unless death.violent?
+
         line = "memscope: #{death.sentence}"
         logger = Configuration.effective(:logger)
         logger ? logger.warn(line) : $stderr.write("#{line}\n") # no warning, which -W0 would hide

@@ -41,6 +41,10 @@ module Memscope
       # The slots whose fields have their names.
       SLOTS = Postmortem.own_fields.map(&:name) - %i[path last_seen_at ended ended_why growth growth_since remedy]
 
+      # What the name of the file with the status ends with (see Workers::Endings).
+      ENDED = ".ended"
+      KILL = Signal.list.fetch("KILL")
+
       def self.locked?(path) = File.open(path) { |file| !file.flock(File::LOCK_SH | File::LOCK_NB) }
 
       attr_reader :path, :slots, :reasons, :written_at
@@ -64,6 +68,17 @@ module Memscope
       end
 
       def process = @process ||= ProcessIdentity.capture(identity.to_h.slice(:boot_id, :pid_namespace, :started))
+
+      # @return [Integer, nil] as of waitpid, if a master has noted it
+      def status
+        file = "#{path}#{ENDED}"
+        @status ||= Integer(File.read(file, 5), exception: false) if File.lstat(file).uid == File.lstat(path).uid
+      rescue SystemCallError
+        nil
+      end
+
+      # @return [Boolean] whether it had no time for a last word, and may have been killed by the kernel
+      def silent? = !slots[:ending] && !running? && [nil, KILL].include?(status)
 
       # @return [Boolean] whether this machine has not been started again since
       def this_boot? = identity.boot_id == ProcessIdentity.current.boot_id
@@ -142,6 +157,7 @@ module Memscope
         last = box.slots[:ending]
         return told(:running) if box.running?
         return told(last.how, status: last.status || "?", signal: last.signal) if last
+        return ended(box.status) unless box.silent?
         return told(:unknown, :restarted) unless box.this_boot?
 
         kept = others.select { |one| one.group == box.group }
@@ -151,6 +167,15 @@ module Memscope
       end
 
       def told(ended, text = ended, **figures) = [ended, WORDS.fill(text, figures)]
+
+      # By a status other than SIGKILL's.
+      def ended(status)
+        signal = status & 0x7f
+        return told(:exit, :exited, status: status >> 8) if signal.zero?
+
+        name = Signal.signame(signal) || signal
+        told(:killed, name == "ABRT" ? :crashed : :signalled, signal: name)
+      end
 
       # The first count of the cgroup's OOM kills that was read after the process's end, and when. One that has not
       # risen may have been read before it.
@@ -164,10 +189,10 @@ module Memscope
 
       # The kernel counts its victims, but does not name them.
       def killed(box, group, at, before, after)
-        return told(:killed) if after == before
+        return told(:killed, box.status ? :sigkill : :killed) if after == before
 
         window = (box.written_at - (AFTER * 1000))...at
-        deaths = group.count { |one| window.cover?(one.written_at) && !one.slots[:ending] && !one.running? }
+        deaths = group.count { |one| window.cover?(one.written_at) && one.silent? }
         ended = after - before >= deaths ? :oom_kill : :likely_oom_kill
         told(ended, deaths > 1 ? ended : :only_death, before: before, after: after, deaths: deaths)
       end

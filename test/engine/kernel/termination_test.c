@@ -2,6 +2,7 @@
 #include "kernel/termination.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -57,6 +58,24 @@ static void test_the_process_and_no_other(bool pidfd) {
     EXPECT(memscope_process_terminate(pid, started, &by_pidfd) == MEMSCOPE_NOT_FOUND);
 }
 
+/* The kernel keeps the status of a process that was reaped for descriptors that are older (Linux 6.15). */
+static void test_how_it_ended(void) {
+    pid_t pid = sleeping_child();
+    uint64_t started = 0;
+    int descriptor, status = 0, told = 0;
+
+    EXPECT(memscope_process_started(pid, &started) == MEMSCOPE_OK);
+    EXPECT(memscope_process_hold(pid, started + 1) == -1);
+    descriptor = memscope_process_hold(pid, started);
+    EXPECT(descriptor < 0 || !memscope_process_ended(descriptor, &told));
+    kill(pid, SIGKILL);
+    EXPECT(waitpid(pid, &status, 0) == pid && memscope_process_hold(pid, started) == -1);
+    if (descriptor >= 0) {
+        EXPECT(memscope_process_ended(descriptor, &told) && (told == status || told == -1));
+        EXPECT(fcntl(descriptor, F_GETFD) == -1);
+    }
+}
+
 #ifdef __GLIBC__
 /* As on a kernel without pidfds (ENOSYS), or in an old container (EPERM). */
 static void test_without_pidfds(unsigned error) {
@@ -81,6 +100,7 @@ int main(void) {
         close(descriptor);
     test_parse();
     test_the_process_and_no_other(pidfds);
+    test_how_it_ended();
 #ifdef __GLIBC__
     test_without_pidfds(ENOSYS);
     test_without_pidfds(EPERM);

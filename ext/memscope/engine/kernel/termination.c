@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,6 +15,15 @@
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
+
+/* PIDFD_GET_INFO of linux/pidfd.h, which the headers of older kernels lack: its first form, of 64 bytes. */
+struct process_info {
+    uint64_t mask, cgroup;
+    uint32_t ids[11]; /* of the process, its parent, users and groups */
+    int32_t exit_code;
+};
+#define GET_PROCESS_INFO _IOWR(0xff, 11, struct process_info)
+#define INFO_EXIT ((uint64_t)1 << 3)
 
 /* 52 numbers and a name of at most 64 bytes. */
 #define STAT_SIZE 1536
@@ -63,4 +73,33 @@ enum memscope_status memscope_process_terminate(pid_t pid, uint64_t started, boo
     if (descriptor >= 0)
         memscope_descriptor_close(descriptor);
     return status;
+}
+
+int memscope_process_hold(pid_t pid, uint64_t started) {
+    struct process_info info = {.mask = INFO_EXIT};
+    uint64_t ticks = 0;
+    int descriptor = memscope_descriptor_of_process(pid);
+
+    if (descriptor < 0)
+        return -1;
+    if (memscope_process_started(pid, &ticks) == MEMSCOPE_OK && ticks == started &&
+        ioctl(descriptor, GET_PROCESS_INFO, &info) == 0)
+        return descriptor;
+    memscope_descriptor_close(descriptor);
+    return -1;
+}
+
+bool memscope_process_ended(int descriptor, int *status) {
+    struct process_info info = {.mask = INFO_EXIT};
+
+    if (ioctl(descriptor, GET_PROCESS_INFO, &info) != 0) {
+        if (errno != ESRCH)
+            return false;
+        info.exit_code = -1;
+    } else if ((info.mask & INFO_EXIT) == 0) {
+        return false;
+    }
+    *status = info.exit_code;
+    memscope_descriptor_close(descriptor);
+    return true;
 }

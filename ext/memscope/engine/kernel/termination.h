@@ -1,6 +1,6 @@
 /*
  * Sends SIGTERM to one process: the intended process, never another one that has its pid by now. The only function of
- * engine/kernel that does something to another process.
+ * engine/kernel that does something to another process. And how a process has ended, although its parent reaps it.
  */
 #pragma once
 
@@ -34,3 +34,15 @@ enum memscope_status memscope_process_started_parse(const char *text, uint64_t *
  * No allocation.
  */
 enum memscope_status memscope_process_terminate(pid_t pid, uint64_t started, bool *by_pidfd);
+
+/*
+ * Returns a pidfd of the process with this pid that started at this tick; -1 if it has ended, or if the kernel knows
+ * nothing of the processes of such descriptors (before Linux 6.13).
+ */
+int memscope_process_hold(pid_t pid, uint64_t started);
+
+/*
+ * Whether a held process has ended and been reaped, by whomever; if so, closes the pidfd. *status is that of waitpid,
+ * -1 if the kernel does not know it any more (before Linux 6.15). No allocation.
+ */
+bool memscope_process_ended(int descriptor, int *status);

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "channel"
+require_relative "endings"
 require_relative "puma_host"
 
 module Memscope
@@ -34,6 +35,7 @@ module Memscope
         @channel = Channel.new
         @reports = {}.freeze
         @handles = {}.freeze
+        @endings = Endings.new
         return unless launcher
 
         @host = PumaHost.new(self, launcher)
@@ -44,6 +46,7 @@ module Memscope
       # workers needs the socket of each.
       def boot_worker(index)
         @channel.keep_writer
+        @endings = Endings.new # the master's descriptors are closed here
         listen("worker #{index} cannot be asked")
         reporter = Reporter.new(role: :worker, index: index)
         watch = Watch.new(reporter, master_pid: @pid) { |worker| @channel.send(worker) }
@@ -67,6 +70,7 @@ module Memscope
 
       # Runs in a process that has forked a worker: the master or, with fork_worker, worker 0.
       def forked
+        @endings.note
         watch = Workers.current
         watch.reporter.rebase if watch.is_a?(Watch)
       end
@@ -101,6 +105,7 @@ module Memscope
       # Raises nothing: no report may end the thread.
       def call
         MAX_REPORTS.times { receive or break }
+        @endings.note
         return pause if Clock.now < @due
 
         @due = Clock.now + Configuration.effective(:worker_interval_seconds)
@@ -187,6 +192,7 @@ module Memscope
         # The worker may replace one that has ended, whose report is then dropped.
         received = Received.new(text)
         @host&.reported(received)
+        @endings.hold(pid)
         @reports = { **living(@reports), pid => received }.freeze
       rescue StandardError => e
         fail_once(e)

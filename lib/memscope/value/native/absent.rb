@@ -31,7 +31,7 @@ module Memscope
       }.freeze
       NOTHING = %i[gc_pause_ms await_gc collect_garbage malloc_profile stop_profile profile_inflation jemalloc_profiling
                    object_profile stop_object_profile object_profile_with_objects measuring halt_measurement clear_stack
-                   history close_black_box black_box].freeze
+                   history close_black_box black_box hold_process process_status].freeze
 
       # @param error [LoadError] of the extension
       # @return [String] why the extension is not loaded

@@ -1,0 +1,34 @@
+# frozen_string_literal: true
+
+Memscope::Loading.units :Boxes
+
+module Memscope
+  class Workers < Reading
+    # How Puma's workers have ended, which the kernel tells whoever has held a descriptor of them, although Puma's loop
+    # reaps them (Linux 6.15). It is noted beside their boxes, for Memscope.postmortem.
+    # @api private
+    class Endings
+      def initialize
+        @held = {}
+        @lock = Mutex.new
+      end
+
+      # @param pid [Integer] of a worker that runs
+      def hold(pid)
+        started = ProcessIdentity.of(pid).started
+        descriptor = started && Native.hold_process(pid, started)
+        @lock.synchronize { @held[Boxes.file_name(pid, started)] = descriptor } if descriptor
+      end
+
+      # Notes those that have ended. Called by the thread that samples the master and, before a successor tells of them,
+      # by Puma's loop.
+      def note
+        @lock.synchronize do
+          @held.reject! do |name, descriptor|
+            Native.process_status(descriptor)&.then { |status| Boxes.note(name, status) || true }
+          end
+        end
+      end
+    end
+  end
+end
