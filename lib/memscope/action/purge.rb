@@ -213,11 +213,9 @@ module Memscope
       def body(took)
         before = @ledgers.first
         after = @ledgers.last unless @dry_run
-        { allocator: before.allocator.name, dry_run: @dry_run, levers: @done,
-          finished_gc: @blocks&.finished_gc?,
-          uncounted_bytes: (@blocks.uncounted_bytes if @blocks&.garbage),
-          **(after ? falls(before, after) : { rows: {} }),
-          before: before, after: after, left_out: @left_out,
+        { allocator: before.allocator.name, dry_run: @dry_run, levers: @done, left_out: @left_out,
+          finished_gc: @blocks&.finished_gc?, uncounted_bytes: (@blocks.uncounted_bytes if @blocks&.garbage),
+          before: before, after: after, **(after ? falls(before, after) : { rows: {} }),
           reasons: { **@refused, **reasons(@ledgers) }, cost: cost(Cost.sum(@ledgers.map(&:cost)), took) }
       end
 

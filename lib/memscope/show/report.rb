@@ -55,8 +55,7 @@ module Memscope
 
       # Prints a ledger in the format of the io's Display.
       def print(ledger, io)
-        allowed = "an IO or another object with #write"
-        Field.refuse(:io, io, allowed, call: "Memscope.report") unless io.respond_to?(:write)
+        Field.check(:io, io, "an IO or another object with #write", call: "Memscope.report") { io.respond_to?(:write) }
         io.write(render(ledger, **Display.of(io).to_h))
         nil
       end

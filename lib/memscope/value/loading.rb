@@ -7,18 +7,10 @@ module Memscope
   # A file that is left in the middle can leave a half-defined class behind, or a deadlock of Ruby's own locks.
   # @api private
   module Loading
-    # The constants that are loaded when they are first named, by room: each is in the file of its name. Eager loading
-    # derives from them. Whatever a program requires loads the facade first, so no file requires the values and readings
-    # below it.
-    UNITS = {
-      value: %i[Configuration Diff Quantity TtlCache],
-      process: %i[Allocator Arenas Cgroup Fragmentation Ledger Mappings ProcessMemory RubyHeap SizeClasses Snapshot],
-      heap: %i[Census Dump HeapGraph], profile: %i[MallocProfile Measurement ObjectProfile Profile Tags],
-      judge: %i[Diagnosis Doctor History Lint Policy Verdict], action: %i[Purge Tuning],
-      check: %i[Assertions Check Requires],
-      remote: %i[BlackBox Boxes Client ExternalProcess Listener Peers Postmortem Worker Workers],
-      show: %i[Metrics Prometheus Report], cli: %i[CLI], web: %i[Web], setup: %i[RackTags SidekiqTags]
-    }.freeze
+    # The constants that are loaded when they are first named, by room. Eager loading derives from them. Whatever a
+    # program requires loads the facade first, so no file requires the values and readings below it.
+    UNITS = File.read("#{__dir__}/loading.txt").scan(/^([a-z]+) (.+)/)
+                .to_h { |room, names| [room.to_sym, names.split.map(&:to_sym).freeze] }.freeze
     # Constants in the file of another.
     BESIDE = { Arena: :Arenas, Mapping: :Mappings, SizeClass: :SizeClasses, Finding: :Diagnosis }.freeze
     # The rooms whose constants no other room needs: a process loads those that it names.

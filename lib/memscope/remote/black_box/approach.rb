@@ -48,9 +48,7 @@ module Memscope
       def look(now)
         read(now) if @limit.nil? || now >= @due || hasty?(now)
         why = reason
-        begins = why unless close?
-        follow(now, why)
-        begins
+        (why unless close?).tap { follow(now, why) }
       end
 
       # A census in a child, if the fork is short and there is room for the child, which the census checks.

@@ -6,12 +6,6 @@ module Memscope
     # @api private
     module Runs
       KEY = :memscope_run
-      # What routers set in Rack's environment: for Rails the parameters of the path, for Sinatra the route's pattern.
-      # Neither has a path or a query that somebody sent.
-      ROUTERS = {
-        "action_dispatch.request.path_parameters" => ->(found) { Runs.rails_action(found) if found[:controller] },
-        "sinatra.route" => :itself.to_proc
-      }.freeze
 
       class << self
         # @param work [String, Hash] the name of a job, or the environment of a request
@@ -30,19 +24,21 @@ module Memscope
           noted.sort_by(&:last).map { |thread, work, at| { tag: named(work), thread: thread, since: Clock.text(at) } }
         end
 
-        def rails_action(parameters)
-          names = parameters[:controller].split("/").map { |part| part.split("_").map(&:capitalize).join }
-          "#{names.join('::')}Controller##{parameters[:action]}"
-        end
-
         private
 
+        # By what routers set in Rack's environment: Rails the parameters of the path, Sinatra the route's pattern.
+        # Neither has a path or a query that somebody sent.
         def named(work)
           return work if work.is_a?(String)
 
-          key, read = ROUTERS.find { |variable, _read| work[variable] }
-          name = read&.call(work[key])
+          found = work["action_dispatch.request.path_parameters"]
+          name = found&.key?(:controller) ? rails_action(found) : work["sinatra.route"]
           name ? Field.utf8(name.to_s) : "a request without a route"
+        end
+
+        def rails_action(parameters)
+          names = parameters[:controller].split("/").map { |part| part.split("_").map(&:capitalize).join }
+          "#{names.join('::')}Controller##{parameters[:action]}"
         end
       end
     end

@@ -8,10 +8,6 @@ module Memscope
     class ProfilePage < ReadingPage
       # The numbers of several entries.
       Sum = Struct.new(:live_bytes, :error_bytes, :live_objects, :samples, :share)
-      NOUNS = { line: %w[line lines], caller: ["line of the application", "lines of the application"],
-                method: %w[method methods], native: ["native function", "native functions"],
-                library: %w[library libraries], stack: %w[stack stacks], generation: %w[generation generations],
-                tag: %w[tag tags], thread: %w[thread threads], class: %w[class classes] }.freeze
       ROOTS = { bundler: "the Gemfile's directory", rails: "Rails.root", directory: "the working directory" }.freeze
       BACKENDS = { jemalloc: "jemalloc's profiler", imports: "GOT hooks (imports)" }.freeze
       # Numbers that the page omits, with their reasons.
@@ -143,7 +139,7 @@ module Memscope
 
       def known = @entries.select { |entry| estimated?(entry) }.then { |some| some.empty? ? @entries : some }
 
-      def noun(entries) = NOUNS.fetch(@by)[entries.one? ? 0 : 1]
+      def noun(entries) = text(:"#{entries.one? ? 'one' : 'some'}.#{@by}")
 
       def rate
         error = text(:error, sign: @page.plus_minus, percent: @reading.objects? ? "99" : "99.7")

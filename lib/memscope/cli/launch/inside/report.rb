@@ -39,11 +39,7 @@ module Memscope
       end
 
       # Later diagnoses judge growth since the first one.
-      def diagnose(**options)
-        diagnosis = Memscope.doctor(since: @first, **options)
-        @first ||= diagnosis
-        diagnosis
-      end
+      def diagnose(**options) = Memscope.doctor(since: @first, **options).tap { |one| @first = one if @first.nil? }
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
