@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-Memscope::Loading.units :Boxes
-
 module Memscope
   class Workers < Reading
     # How Puma's workers have ended, which the kernel tells whoever has held a descriptor of them, although Puma's loop
