@@ -103,11 +103,12 @@ static void check_threads(const struct memscope_ruby_target *target) {
     struct memscope_refusal refusal = {0};
     const struct memscope_tracee *chosen;
 
+    tracees.refusal = &refusal;
     for (size_t index = 0; index < THREADS && input.size >= THREADS * 16; index++) {
         tracees.list[index] = (struct memscope_tracee){.id = PID + (pid_t)index};
         set_registers(&tracees.list[index], input.memory + input.size - (THREADS - index) * 16);
     }
-    chosen = memscope_ruby_threads_choose(target, &tracees, &refusal);
+    chosen = memscope_ruby_threads_choose(target, &tracees);
     if (chosen != NULL && (chosen < tracees.list || chosen >= tracees.list + THREADS || chosen->context == 0))
         abort();
     if ((chosen == NULL) != (refusal.text[0] != '\0'))

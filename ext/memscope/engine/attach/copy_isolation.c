@@ -167,7 +167,7 @@ static bool protect_shared(struct memscope_private_copy *copy) {
     return memscope_remote_mappings(copy->pid, protect, &protection) == MEMSCOPE_OK && protection.done;
 }
 
-bool memscope_private_copy_isolate(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
+bool memscope_private_copy_isolate(struct memscope_private_copy *copy) {
     const uint64_t mapping[6] = {0, MEMSCOPE_COPY_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, UINT64_MAX,
                                  0};
     struct replaced replaced = {.pid = (int)copy->pid};
@@ -180,5 +180,5 @@ bool memscope_private_copy_isolate(struct memscope_private_copy *copy, struct me
     if (room > 0 && copy->parent > 0 && memscope_directory_numbers(path, note, &replaced) == MEMSCOPE_OK &&
         close_others(copy, &replaced) && replace(copy, &replaced) && open_answer_pipe(copy) && protect_shared(copy))
         return true;
-    return memscope_refuse(refusal, "not_isolated");
+    return memscope_refuse(copy->refusal, "not_isolated");
 }

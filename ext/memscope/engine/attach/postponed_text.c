@@ -77,7 +77,7 @@ static uint64_t find_handler(const struct memscope_postponed_text *postponed, co
  * The job is added even if one of the same function waits, with the text of a tracer that was killed before Ruby was
  * told to look at its jobs. Before Ruby 3.3, its variant for "one" job would leave this one out.
  */
-static bool post(void *context, struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
+static bool post(void *context, struct memscope_tracees *tracees) {
     struct memscope_postponed_text *postponed = context;
     const struct memscope_tracee *tracee = &tracees->list[0];
     const struct memscope_ruby_target *target = postponed->target;
@@ -92,7 +92,7 @@ static bool post(void *context, struct memscope_tracees *tracees, struct memscop
     return (postponed->handler != 0 &&
             memscope_tracee_function(tracee, &target->entry, target->functions.post_job, job) &&
             memscope_tracee_function(tracee, &target->entry, postponed->handler, signal)) ||
-           memscope_refuse_for(refusal, "no_stack", "%d", (int)tracee->id);
+           memscope_refuse_for(tracees->refusal, "no_stack", "%d", (int)tracee->id);
 }
 
 /* Whether the main thread has yet to look for jobs. */
@@ -107,26 +107,24 @@ static bool is_pending(const struct memscope_postponed_text *postponed) {
 
 /* ---- visits ---------------------------------------------------------------------------------------------------- */
 
-static bool unmap_room(void *context, struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
+static bool unmap_room(void *context, struct memscope_tracees *tracees) {
     const struct memscope_postponed_text *postponed = context;
     const uint64_t arguments[6] = {postponed->room, postponed->room_bytes, 0, 0, 0, 0};
 
-    (void)refusal;
     return call(postponed, &tracees->list[0], SYS_munmap, arguments) == 0;
 }
 
-static bool refuse_busy(void *context, struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
+static bool refuse_busy(void *context, struct memscope_tracees *tracees) {
     char place[MEMSCOPE_PLACE_BYTES];
 
     (void)context;
     memscope_remote_place(tracees->pid, memscope_registers_place(&tracees->list[0].registers), place, sizeof place);
-    return memscope_refuse_for(refusal, "no_safe_point", "%s", place);
+    return memscope_refuse_for(tracees->refusal, "no_safe_point", "%s", place);
 }
 
 static bool visit(struct memscope_postponed_text *postponed, struct memscope_tracees *tracees,
-                  bool (*work)(void *context, struct memscope_tracees *tracees, struct memscope_refusal *refusal),
-                  struct memscope_refusal *refusal) {
-    return memscope_tracees_visit(tracees, postponed->target, true, work, postponed, &postponed->pause_ns, refusal);
+                  bool (*work)(void *context, struct memscope_tracees *tracees)) {
+    return memscope_tracees_visit(tracees, postponed->target, true, work, postponed, &postponed->pause_ns);
 }
 
 struct search {
@@ -169,19 +167,18 @@ static bool await_thread(struct memscope_postponed_text *postponed, uint64_t dea
 }
 
 bool memscope_postponed_text_run(struct memscope_postponed_text *postponed, struct memscope_tracees *tracees,
-                                 uint64_t deadline_ns, struct memscope_refusal *refusal) {
+                                 uint64_t deadline_ns) {
     const char empty = '\0';
-    struct memscope_refusal unused = {0};
     bool posted, ran = false;
 
     /* All Ractors share their jobs: one that looks for jobs before the main thread does takes this one. */
-    while ((posted = visit(postponed, tracees, post, refusal)) && !(ran = await_thread(postponed, deadline_ns)) &&
+    while ((posted = visit(postponed, tracees, post)) && !(ran = await_thread(postponed, deadline_ns)) &&
            memscope_trace_now() < deadline_ns)
         continue;
     /* The memory stays if a job may be left, or if the main thread has ended. */
     if (ran && postponed->posts == 1)
-        return visit(postponed, tracees, unmap_room, &unused) || true;
+        return visit(postponed, tracees, unmap_room) || true;
     if (postponed->room != 0)
         memscope_remote_write(postponed->target->pid, postponed->room + TEXT_AT, &empty, sizeof empty);
-    return ran || (posted && visit(postponed, tracees, refuse_busy, refusal));
+    return ran || (posted && visit(postponed, tracees, refuse_busy));
 }

@@ -27,4 +27,4 @@ struct memscope_postponed_text {
  * empty: whenever the job runs, it does nothing. Returns false with a refusal then, too.
  */
 bool memscope_postponed_text_run(struct memscope_postponed_text *postponed, struct memscope_tracees *tracees,
-                                 uint64_t deadline_ns, struct memscope_refusal *refusal);
+                                 uint64_t deadline_ns);

@@ -30,9 +30,9 @@ enum { FUTEX_WAIT = 0, FUTEX_LOCK_PI = 6, FUTEX_WAIT_BITSET = 9, FUTEX_CMD_MASK 
 
 /* ---- the clone ------------------------------------------------------------------------------------------------- */
 
-static bool clone_in(void *context, struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
+static bool clone_in(void *context, struct memscope_tracees *tracees) {
     struct memscope_private_copy *copy = context;
-    struct memscope_tracee *tracee = memscope_ruby_threads_choose(copy->target, tracees, refusal);
+    struct memscope_tracee *tracee = memscope_ruby_threads_choose(copy->target, tracees);
     const uint64_t arguments[6] = {0}; /* no flags: the end of the copy sends no signal */
     uint64_t start = memscope_trace_now();
     long result = 0, number;
@@ -53,19 +53,19 @@ static bool clone_in(void *context, struct memscope_tracees *tracees, struct mem
         return true;
     copy->pid = 0;
     if (!made)
-        return memscope_refuse_for(refusal, "no_stack", "%d", (int)tracee->id);
-    return memscope_refuse_for(refusal, "no_clone", "%s", strerror(result < 0 ? (int)-result : ECHILD));
+        return memscope_refuse_for(copy->refusal, "no_stack", "%d", (int)tracee->id);
+    return memscope_refuse_for(copy->refusal, "no_clone", "%s", strerror(result < 0 ? (int)-result : ECHILD));
 }
 
 /* The copy is born traced and stopped. */
-static bool adopt(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
+static bool adopt(struct memscope_private_copy *copy) {
     char path[40];
     int status = 0, file;
 
     if (memscope_trace_wait(copy->pid, &status, memscope_trace_now() + BIRTH_NS) != copy->pid || !WIFSTOPPED(status) ||
         !memscope_trace(PTRACE_SETOPTIONS, copy->pid, 0, OPTIONS) ||
         !memscope_registers_recover(copy->pid, &copy->registers, &copy->target->entry))
-        return memscope_refuse(refusal, "copy_ended");
+        return memscope_refuse(copy->refusal, "copy_ended");
     snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)copy->pid);
     file = open(path, O_WRONLY | O_CLOEXEC);
     if (file >= 0) {
@@ -76,10 +76,8 @@ static bool adopt(struct memscope_private_copy *copy, struct memscope_refusal *r
     return true;
 }
 
-bool memscope_private_copy_make(struct memscope_private_copy *copy, struct memscope_tracees *tracees,
-                                struct memscope_refusal *refusal) {
-    return memscope_tracees_visit(tracees, copy->target, false, clone_in, copy, &copy->pause_ns, refusal) &&
-           adopt(copy, refusal);
+bool memscope_private_copy_make(struct memscope_private_copy *copy, struct memscope_tracees *tracees) {
+    return memscope_tracees_visit(tracees, copy->target, false, clone_in, copy, &copy->pause_ns) && adopt(copy);
 }
 
 /* ---- its end --------------------------------------------------------------------------------------------------- */
@@ -95,18 +93,16 @@ static void kill_copy(pid_t pid) {
 }
 
 /* The end of the copy sends no signal, so only the target's own wait, with __WALL, removes it. */
-static bool reap(void *context, struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
+static bool reap(void *context, struct memscope_tracees *tracees) {
     const struct memscope_private_copy *copy = context;
     const uint64_t arguments[6] = {(uint64_t)copy->inner_pid, 0, WNOHANG | __WALL, 0, 0, 0};
     long result = 0;
 
-    (void)refusal;
     return memscope_tracee_system_call(&tracees->list[0], &copy->target->entry, SYS_wait4, arguments, &result, NULL) &&
            (result == copy->inner_pid || result == -ECHILD);
 }
 
 bool memscope_private_copy_end(struct memscope_private_copy *copy, struct memscope_tracees *tracees) {
-    struct memscope_refusal unused = {0};
     uint64_t start;
     bool reaped = false;
 
@@ -119,7 +115,7 @@ bool memscope_private_copy_end(struct memscope_private_copy *copy, struct memsco
     copy->pipe = -1;
     start = memscope_trace_now();
     for (int attempt = 0; attempt < REAP_TRIES && !reaped && memscope_trace_now() < start + REAP_NS; attempt++)
-        reaped = memscope_tracees_visit(tracees, copy->target, true, reap, copy, &copy->reap_ns, &unused);
+        reaped = memscope_tracees_visit(tracees, copy->target, true, reap, copy, &copy->reap_ns);
     return reaped;
 }
 
@@ -152,7 +148,7 @@ static bool is_permitted(const struct memscope_private_copy *copy, const struct 
 }
 
 /* The copy still runs, and is stopped to see where. */
-static bool refuse_late(struct memscope_private_copy *copy, struct memscope_refusal *refusal) {
+static bool refuse_late(struct memscope_private_copy *copy) {
     struct memscope_registers registers;
     char place[MEMSCOPE_PLACE_BYTES] = "?";
     int status;
@@ -161,7 +157,7 @@ static bool refuse_late(struct memscope_private_copy *copy, struct memscope_refu
         memscope_trace_wait(copy->pid, &status, memscope_trace_now() + BIRTH_NS) == copy->pid && WIFSTOPPED(status) &&
         memscope_registers_read(copy->pid, &registers))
         memscope_remote_place(copy->pid, memscope_registers_place(&registers), place, sizeof place);
-    return memscope_refuse_for(refusal, copy->at_safe_point ? "copy_slow" : "no_safe_point", "%s", place);
+    return memscope_refuse_for(copy->refusal, copy->at_safe_point ? "copy_slow" : "no_safe_point", "%s", place);
 }
 
 /* A copy that makes one system call after the other never waits, but has a deadline too. */
@@ -193,30 +189,17 @@ static uint64_t deadline_of_call(const struct memscope_private_copy *copy, const
 }
 
 /*
- * Before it reads from a process that it has started, Ruby makes the pipe blocking, and aborts if it cannot. In the
- * copy nobody writes to that pipe, so it must not block, whatever Ruby thinks.
+ * What a call returns instead of being made, or MADE. Before it reads from a process that it has started, Ruby makes
+ * the pipe blocking, and aborts if it cannot. In the copy nobody writes to that pipe, so it must not block, whatever
+ * Ruby thinks.
  */
-static bool sets_blocking(const struct memscope_private_copy *copy, const struct memscope_registers *registers) {
-    return !copy->at_safe_point && memscope_registers_system_call(registers) == SYS_fcntl &&
-           memscope_registers_argument(registers, 1) == F_SETFL;
-}
+enum { MADE = 1 };
 
-/* What a call does instead of being made: it is skipped at its entry, and has this result at its exit. */
-struct instead {
-    bool skipped;
-    long result;
-};
-
-static bool at_system_call(struct memscope_private_copy *copy, struct memscope_registers *registers, bool *entering,
-                           struct instead *instead) {
-    *entering = !*entering;
-    if (*entering) {
-        *instead = (struct instead){!is_permitted(copy, registers), -EPERM};
-        if (sets_blocking(copy, registers))
-            *instead = (struct instead){.skipped = true};
-        return !instead->skipped || memscope_registers_skip_call(copy->pid, registers);
-    }
-    return !instead->skipped || memscope_registers_set_result(copy->pid, registers, instead->result);
+static long instead_of(const struct memscope_private_copy *copy, const struct memscope_registers *registers) {
+    if (!copy->at_safe_point && memscope_registers_system_call(registers) == SYS_fcntl &&
+        memscope_registers_argument(registers, 1) == F_SETFL)
+        return 0;
+    return is_permitted(copy, registers) ? MADE : -EPERM;
 }
 
 /* Leaves the entry of the marker's system call, which is not made. */
@@ -228,10 +211,9 @@ static bool leave_marker(struct memscope_private_copy *copy, const struct memsco
            wait_for(copy, &status, copy->deadline_ns) == copy->pid && WIFSTOPPED(status);
 }
 
-bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memscope_registers *registers,
-                               struct memscope_refusal *refusal) {
+bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memscope_registers *registers) {
     uint64_t deadline_ns = copy->deadline_ns;
-    struct instead instead = {0};
+    long instead = MADE;
     bool entering = false;
 
     while (memscope_trace(PTRACE_SYSCALL, copy->pid, 0, 0)) {
@@ -239,43 +221,47 @@ bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memsco
         pid_t changed = wait_for(copy, &status, deadline_ns);
 
         if (changed == 0)
-            return refuse_late(copy, refusal);
+            return refuse_late(copy);
         if (changed < 0 || !WIFSTOPPED(status))
             break;
         signal = MEMSCOPE_STOP_EVENT(status) != 0 ? 0 : WSTOPSIG(status);
         if (signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGABRT || signal == SIGFPE)
-            return memscope_refuse_for(refusal, "copy_failed", "%d", signal);
+            return memscope_refuse_for(copy->refusal, "copy_failed", "%d", signal);
         if (signal != MEMSCOPE_SYSTEM_CALL_STOP) /* no other signal is delivered */
             continue;
         if (!memscope_registers_read(copy->pid, registers))
             break;
         if (!entering && memscope_registers_at_call(registers, copy->target->entry.system_call))
-            return leave_marker(copy, registers) || memscope_refuse(refusal, "copy_ended");
-        if (!at_system_call(copy, registers, &entering, &instead))
+            return leave_marker(copy, registers) || memscope_refuse(copy->refusal, "copy_ended");
+        entering = !entering;
+        if (entering)
+            instead = instead_of(copy, registers);
+        if (instead != MADE && !(entering ? memscope_registers_skip_call(copy->pid, registers)
+                                          : memscope_registers_set_result(copy->pid, registers, instead)))
             break;
         deadline_ns = entering ? deadline_of_call(copy, registers) : copy->deadline_ns;
     }
-    return memscope_refuse(refusal, "copy_ended");
+    return memscope_refuse(copy->refusal, "copy_ended");
 }
 
 bool memscope_private_copy_enter(struct memscope_private_copy *copy, uint64_t function, uint64_t first, uint64_t second,
-                                 struct memscope_registers *registers, struct memscope_refusal *refusal) {
+                                 struct memscope_registers *registers) {
     const uint64_t arguments[3] = {first, second, 0};
 
     *registers = copy->registers;
     if (function == 0)
-        return memscope_refuse_for(refusal, "ruby_unknown", "%s", copy->target->version);
+        return memscope_refuse_for(copy->refusal, "ruby_unknown", "%s", copy->target->version);
     if (!memscope_registers_set_function(copy->pid, registers, function, arguments, copy->target->entry.marker) ||
         !memscope_registers_write(copy->pid, registers))
-        return memscope_refuse(refusal, "copy_ended");
-    return memscope_private_copy_run(copy, registers, refusal);
+        return memscope_refuse(copy->refusal, "copy_ended");
+    return memscope_private_copy_run(copy, registers);
 }
 
 bool memscope_private_copy_call(struct memscope_private_copy *copy, uint64_t function, uint64_t first, uint64_t second,
-                                uint64_t *result, struct memscope_refusal *refusal) {
+                                uint64_t *result) {
     struct memscope_registers registers;
 
-    if (!memscope_private_copy_enter(copy, function, first, second, &registers, refusal))
+    if (!memscope_private_copy_enter(copy, function, first, second, &registers))
         return false;
     if (result != NULL)
         *result = memscope_registers_returned(&registers);

@@ -12,6 +12,7 @@
 
 struct memscope_private_copy {
     const struct memscope_ruby_target *target;
+    struct memscope_refusal *refusal;
     pid_t pid;                           /* 0 for none */
     pid_t inner_pid;                     /* in the target's pid namespace */
     pid_t parent;                        /* the target, in that namespace */
@@ -29,11 +30,10 @@ struct memscope_private_copy {
 };
 
 /* Makes the copy. Returns false with a refusal, and then there is none. `tracees` is room to work in. */
-bool memscope_private_copy_make(struct memscope_private_copy *copy, struct memscope_tracees *tracees,
-                                struct memscope_refusal *refusal);
+bool memscope_private_copy_make(struct memscope_private_copy *copy, struct memscope_tracees *tracees);
 
 /* Takes away what the copy shares with the target. */
-bool memscope_private_copy_isolate(struct memscope_private_copy *copy, struct memscope_refusal *refusal);
+bool memscope_private_copy_isolate(struct memscope_private_copy *copy);
 
 /* Ends the copy, and has the target reap it. Idempotent. Returns false if the target could not. */
 bool memscope_private_copy_end(struct memscope_private_copy *copy, struct memscope_tracees *tracees);
@@ -42,19 +42,18 @@ bool memscope_private_copy_end(struct memscope_private_copy *copy, struct memsco
  * Lets the copy run, with its system calls filtered, until it returns to the entry point that nothing else uses.
  * Returns false with a refusal if it dies, or does not get there before the deadline. Sets *registers.
  */
-bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memscope_registers *registers,
-                               struct memscope_refusal *refusal);
+bool memscope_private_copy_run(struct memscope_private_copy *copy, struct memscope_registers *registers);
 
 /*
  * Lets the copy enter a function of two arguments, and run until this returns or itself enters that point. Sets
  * *registers.
  */
 bool memscope_private_copy_enter(struct memscope_private_copy *copy, uint64_t function, uint64_t first, uint64_t second,
-                                 struct memscope_registers *registers, struct memscope_refusal *refusal);
+                                 struct memscope_registers *registers);
 
 /* Calls a function in the copy. Sets *result unless NULL. */
 bool memscope_private_copy_call(struct memscope_private_copy *copy, uint64_t function, uint64_t first, uint64_t second,
-                                uint64_t *result, struct memscope_refusal *refusal);
+                                uint64_t *result);
 
 /* Makes a system call in the copy. Returns its result, or -EIO. */
 long memscope_private_copy_system_call(struct memscope_private_copy *copy, long number, const uint64_t arguments[6]);

@@ -9,7 +9,6 @@
 #define RACTOR_BYTES ((size_t)0x1000)
 #define PART_BYTES ((size_t)0x80)
 #define THREAD_BYTES UINT64_C(0x60)
-#define MAX_RACTORS 64
 #define MAX_STACK_WORDS (UINT64_C(1) << 32)
 #define WORD sizeof(uint64_t)
 
@@ -33,16 +32,6 @@ static uint64_t word_at(pid_t pid, uint64_t address) {
     return memscope_remote_read(pid, address, &word, sizeof word) ? word : 0;
 }
 
-static uint64_t thread_of(pid_t pid, uint64_t context) {
-    return context == 0 ? 0 : word_at(pid, context + MEMSCOPE_CONTEXT_THREAD);
-}
-
-static uint64_t ractor_of(pid_t pid, uint64_t context) {
-    uint64_t thread = thread_of(pid, context);
-
-    return thread == 0 ? 0 : word_at(pid, thread + MEMSCOPE_THREAD_RACTOR);
-}
-
 /*
  * Ruby keeps the native thread of a thread that has ended, for another one, and its context, which may be freed: that
  * has no stack, nor has one whose thread is just beginning. A context begins with the address and the words of its
@@ -63,12 +52,9 @@ static struct memscope_tracee *with_context(struct memscope_tracees *tracees, ui
 }
 
 static bool lies_in_thread(const struct memscope_tracees *tracees, uint64_t address) {
-    for (size_t index = 0; index < tracees->count; index++) {
-        uint64_t thread = thread_of(tracees->pid, tracees->list[index].context);
-
-        if (thread != 0 && address - thread < THREAD_BYTES)
+    for (size_t index = 0; index < tracees->count; index++)
+        if (tracees->list[index].thread != 0 && address - tracees->list[index].thread < THREAD_BYTES)
             return true;
-    }
     return false;
 }
 
@@ -92,53 +78,28 @@ static struct memscope_tracee *running_in(struct memscope_tracees *tracees, uint
     return NULL;
 }
 
-static struct memscope_tracee *holder_of_gvl(struct memscope_tracees *tracees) {
-    struct memscope_tracee *running = NULL;
-    uint64_t last = 0;
+/* The tracees of a Ractor are told by its first one. */
+static bool is_first_of_ractor(const struct memscope_tracees *tracees, size_t index) {
+    uint64_t ractor = tracees->list[index].ractor;
 
-    for (size_t index = 0; running == NULL && index < tracees->count; index++) {
-        uint64_t ractor = ractor_of(tracees->pid, tracees->list[index].context);
-
-        if (ractor == last || ractor % WORD != 0)
-            continue;
-        running = running_in(tracees, ractor);
-        last = ractor;
-    }
-    return running;
+    for (size_t earlier = 0; ractor != 0 && earlier < index; earlier++)
+        if (tracees->list[earlier].ractor == ractor)
+            return false;
+    return ractor != 0;
 }
 
-static bool is_among(const uint64_t *list, size_t count, uint64_t value) {
-    for (size_t index = 0; index < count; index++)
-        if (list[index] == value)
-            return true;
-    return false;
-}
-
-/* Ractors with a native thread. At most MAX_RACTORS are told apart. */
-static size_t count_ractors(const struct memscope_tracees *tracees) {
-    uint64_t known[MAX_RACTORS];
-    size_t count = 0;
-
-    for (size_t index = 0; count < MAX_RACTORS && index < tracees->count; index++) {
-        uint64_t ractor = ractor_of(tracees->pid, tracees->list[index].context);
-
-        if (ractor != 0 && ractor % WORD == 0 && !is_among(known, count, ractor))
-            known[count++] = ractor;
-    }
-    return count;
-}
-
-/*
- * A copy has no thread of the others. To stop them for a collection, it would wait for them: since Ruby 3.3, whatever
- * they do. The numbers of a version have one digit each.
- */
-static bool refuse_ractors(const struct memscope_ruby_target *target, const struct memscope_tracees *tracees,
-                           struct memscope_refusal *refusal) {
-    size_t count = strcmp(target->version, "3.3") < 0 ? 1 : count_ractors(tracees);
-
-    if (count > 1)
-        memscope_refuse_for(refusal, "ractors", "%zu", count);
-    return count > 1;
+static void find_context(const struct memscope_ruby_target *target, pid_t pid, struct memscope_tracee *tracee) {
+    if (tracee->stopped && !tracee->gone)
+        tracee->context = memscope_ruby_context(target, pid, &tracee->registers);
+    if (tracee->context != 0 && !has_stack(pid, tracee->context))
+        tracee->context = 0;
+    if (tracee->context == 0)
+        return;
+    tracee->thread = word_at(pid, tracee->context + MEMSCOPE_CONTEXT_THREAD);
+    if (tracee->thread != 0)
+        tracee->ractor = word_at(pid, tracee->thread + MEMSCOPE_THREAD_RACTOR);
+    if (tracee->ractor % WORD != 0)
+        tracee->ractor = 0;
 }
 
 /*
@@ -157,22 +118,26 @@ static int rank_of(const struct memscope_tracees *tracees, const struct memscope
 }
 
 struct memscope_tracee *memscope_ruby_threads_choose(const struct memscope_ruby_target *target,
-                                                     struct memscope_tracees *tracees,
-                                                     struct memscope_refusal *refusal) {
-    struct memscope_tracee *holder, *chosen = NULL;
+                                                     struct memscope_tracees *tracees) {
+    struct memscope_tracee *holder = NULL, *chosen = NULL;
+    size_t ractors = 0;
     int best = 0;
 
-    for (size_t index = 0; index < tracees->count; index++) {
-        struct memscope_tracee *tracee = &tracees->list[index];
-
-        if (tracee->stopped && !tracee->gone)
-            tracee->context = memscope_ruby_context(target, tracees->pid, &tracee->registers);
-        if (tracee->context != 0 && !has_stack(tracees->pid, tracee->context))
-            tracee->context = 0;
-    }
-    if (refuse_ractors(target, tracees, refusal))
+    for (size_t index = 0; index < tracees->count; index++)
+        find_context(target, tracees->pid, &tracees->list[index]);
+    for (size_t index = 0; index < tracees->count; index++)
+        if (is_first_of_ractor(tracees, index)) {
+            holder = holder == NULL ? running_in(tracees, tracees->list[index].ractor) : holder;
+            ractors++;
+        }
+    /*
+     * A copy has no thread of the others. To stop them for a collection, it would wait for them: since Ruby 3.3,
+     * whatever they do. The numbers of a version have one digit each.
+     */
+    if (ractors > 1 && strcmp(target->version, "3.3") >= 0) {
+        memscope_refuse_for(tracees->refusal, "ractors", "%zu", ractors);
         return NULL;
-    holder = holder_of_gvl(tracees);
+    }
     for (size_t index = 0; index < tracees->count; index++) {
         int rank = rank_of(tracees, &tracees->list[index], holder);
 
@@ -182,6 +147,6 @@ struct memscope_tracee *memscope_ruby_threads_choose(const struct memscope_ruby_
         }
     }
     if (chosen == NULL)
-        memscope_refuse(refusal, "no_thread");
+        memscope_refuse(tracees->refusal, "no_thread");
     return chosen;
 }

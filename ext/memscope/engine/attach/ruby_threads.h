@@ -24,5 +24,4 @@ uint64_t memscope_ruby_context(const struct memscope_ruby_target *target, pid_t 
  * one that is blocked in a system call, if possible not in a futex. NULL with a refusal if there is none.
  */
 struct memscope_tracee *memscope_ruby_threads_choose(const struct memscope_ruby_target *target,
-                                                     struct memscope_tracees *tracees,
-                                                     struct memscope_refusal *refusal);
+                                                     struct memscope_tracees *tracees);

@@ -65,38 +65,32 @@ static bool may_leave_unseized(pid_t id, int error, struct memscope_refusal *ref
     return memscope_refuse_for(refusal, "traced", "%d\n%s", (int)tracer, name);
 }
 
-static bool seize(struct memscope_tracees *tracees, pid_t id, struct memscope_refusal *refusal) {
+static bool seize(struct memscope_tracees *tracees, pid_t id) {
     if (tracees->count == MEMSCOPE_MAX_TRACEES)
-        return memscope_refuse_for(refusal, "too_many_threads", "%d", MEMSCOPE_MAX_TRACEES);
+        return memscope_refuse_for(tracees->refusal, "too_many_threads", "%d", MEMSCOPE_MAX_TRACEES);
     if (!memscope_trace(PTRACE_SEIZE, id, 0, OPTIONS))
-        return errno == ESRCH || may_leave_unseized(id, errno, refusal);
+        return errno == ESRCH || may_leave_unseized(id, errno, tracees->refusal);
     tracees->list[tracees->count++] = (struct memscope_tracee){.id = id};
     return true;
 }
 
-struct seizing {
-    struct memscope_tracees *tracees;
-    struct memscope_refusal *refusal;
-};
-
 static bool seize_listed(int id, void *context) {
-    struct seizing *seizing = context;
+    struct memscope_tracees *tracees = context;
 
-    return is_known(seizing->tracees, id) || seize(seizing->tracees, id, seizing->refusal);
+    return is_known(tracees, id) || seize(tracees, id);
 }
 
 /* Lists the threads until no new one appears: those that seized threads create are seized by the kernel. */
-static bool seize_all(struct memscope_tracees *tracees, struct memscope_refusal *refusal) {
-    struct seizing seizing = {tracees, refusal};
+static bool seize_all(struct memscope_tracees *tracees) {
     char path[32];
     size_t known;
 
     snprintf(path, sizeof path, "/proc/%d/task", (int)tracees->pid);
     do
         known = tracees->count;
-    while (memscope_directory_numbers(path, seize_listed, &seizing) == MEMSCOPE_OK && refusal->text[0] == '\0' &&
-           tracees->count > known);
-    return refusal->text[0] == '\0';
+    while (memscope_directory_numbers(path, seize_listed, tracees) == MEMSCOPE_OK &&
+           tracees->refusal->text[0] == '\0' && tracees->count > known);
+    return tracees->refusal->text[0] == '\0';
 }
 
 /* ---- stopping -------------------------------------------------------------------------------------------------- */
@@ -148,7 +142,7 @@ static bool await_stop(struct memscope_tracees *tracees, struct memscope_tracee 
     return true;
 }
 
-static bool stop(struct memscope_tracees *tracees, uint64_t deadline_ns, struct memscope_refusal *refusal) {
+static bool stop(struct memscope_tracees *tracees, uint64_t deadline_ns) {
     bool all = true;
 
     for (size_t index = 0; index < tracees->count; index++)
@@ -159,7 +153,7 @@ static bool stop(struct memscope_tracees *tracees, uint64_t deadline_ns, struct 
         struct memscope_tracee *tracee = &tracees->list[index];
 
         if (!await_stop(tracees, tracee, deadline_ns))
-            all = refuse_unstopped(tracee->id, refusal);
+            all = refuse_unstopped(tracee->id, tracees->refusal);
         else if (tracee->stopped && !memscope_registers_read(tracee->id, &tracee->registers))
             tracee->gone = true;
     }
@@ -205,20 +199,20 @@ static void release_all(struct memscope_tracees *tracees) {
 }
 
 bool memscope_tracees_visit(struct memscope_tracees *tracees, const struct memscope_ruby_target *target, bool main_only,
-                            bool (*work)(void *context, struct memscope_tracees *tracees,
-                                         struct memscope_refusal *refusal),
-                            void *context, uint64_t *pause_ns, struct memscope_refusal *refusal) {
+                            bool (*work)(void *context, struct memscope_tracees *tracees), void *context,
+                            uint64_t *pause_ns) {
     uint64_t start;
     bool done;
 
     tracees->pid = target->pid;
     tracees->count = 0;
-    done = (main_only ? seize(tracees, target->pid, refusal) : seize_all(tracees, refusal)) &&
-           ((tracees->count > 0 && memscope_ruby_target_lives(target)) || memscope_refuse(refusal, "ended"));
+    done = (main_only ? seize(tracees, target->pid) : seize_all(tracees)) &&
+           ((tracees->count > 0 && memscope_ruby_target_lives(target)) || memscope_refuse(tracees->refusal, "ended"));
     start = memscope_trace_now(); /* seizing stops nothing */
-    done = done && stop(tracees, start + (main_only ? 2 : 1) * STOP_NS, refusal) &&
-           (!main_only || memscope_tracees_prepare(tracees, &tracees->list[0]) || memscope_refuse(refusal, "ended")) &&
-           work(context, tracees, refusal);
+    done = done && stop(tracees, start + (main_only ? 2 : 1) * STOP_NS) &&
+           (!main_only || memscope_tracees_prepare(tracees, &tracees->list[0]) ||
+            memscope_refuse(tracees->refusal, "ended")) &&
+           work(context, tracees);
     release_all(tracees);
     *pause_ns += memscope_trace_now() - start;
     return done;

@@ -14,10 +14,12 @@ struct memscope_tracee {
     bool gone;
     struct memscope_registers registers; /* as it was stopped */
     uint64_t context;                    /* Ruby's execution context (ec), 0 if it is not a thread of Ruby */
+    uint64_t thread, ractor;             /* of that */
 };
 
 struct memscope_tracees {
     pid_t pid;
+    struct memscope_refusal *refusal; /* where to refuse, and why not */
     size_t count;
     struct memscope_tracee list[MEMSCOPE_MAX_TRACEES];
 };
@@ -28,9 +30,8 @@ struct memscope_tracees {
  * could not be stopped.
  */
 bool memscope_tracees_visit(struct memscope_tracees *tracees, const struct memscope_ruby_target *target, bool main_only,
-                            bool (*work)(void *context, struct memscope_tracees *tracees,
-                                         struct memscope_refusal *refusal),
-                            void *context, uint64_t *pause_ns, struct memscope_refusal *refusal);
+                            bool (*work)(void *context, struct memscope_tracees *tracees), void *context,
+                            uint64_t *pause_ns);
 
 /*
  * Before calls are made in a stopped thread, unless it alone was stopped: its registers show how its own call is

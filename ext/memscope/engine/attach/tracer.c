@@ -189,8 +189,7 @@ static bool can_evaluate(struct tracer *tracer) {
     static const char nothing[] = "nil";
     struct memscope_copy_answer answer;
 
-    return memscope_private_copy_evaluate(&tracer->copy, tracer->evaluate, nothing, sizeof nothing - 1, &answer,
-                                          &tracer->refusal) &&
+    return memscope_private_copy_evaluate(&tracer->copy, tracer->evaluate, nothing, sizeof nothing - 1, &answer) &&
            (!answer.raised || memscope_refuse_for(&tracer->refusal, "no_safe_point", "%s", "a thread that begins"));
 }
 
@@ -201,17 +200,15 @@ static uint64_t sooner(uint64_t a_ns, uint64_t b_ns) {
 static bool make_once(struct tracer *tracer, uint64_t *all_ns) {
     struct memscope_private_copy *copy = &tracer->copy;
 
-    *copy = (struct memscope_private_copy){.target = &tracer->target, .pipe = -1};
-    if (!memscope_private_copy_make(copy, &tracer->tracees, &tracer->refusal))
+    *copy = (struct memscope_private_copy){.target = &tracer->target, .refusal = &tracer->refusal, .pipe = -1};
+    if (!memscope_private_copy_make(copy, &tracer->tracees))
         return false;
     *all_ns += copy->pause_ns;
     copy->deadline_ns = sooner(memscope_trace_now() + SAFE_POINT_NS, *all_ns);
-    if (!memscope_private_copy_isolate(copy, &tracer->refusal) ||
-        !memscope_private_copy_reach_safe_point(copy, tracer->order->forward, &tracer->refusal))
+    if (!memscope_private_copy_isolate(copy) || !memscope_private_copy_reach_safe_point(copy, tracer->order->forward))
         return false;
     copy->deadline_ns = sooner(memscope_trace_now() + LOAD_NS, *all_ns);
-    if (!memscope_private_copy_load(copy, tracer->order->extension, &tracer->evaluate, &tracer->refusal) ||
-        !can_evaluate(tracer))
+    if (!memscope_private_copy_load(copy, tracer->order->extension, &tracer->evaluate) || !can_evaluate(tracer))
         return false;
     copy->deadline_ns = tracer->deadline_ns;
     return true;
@@ -273,8 +270,7 @@ static void serve(struct tracer *tracer) {
     tracer->copy.context = tracer;
     while (receive(tracer, &length, sizeof length) && length > 0 && length < sizeof expression &&
            receive(tracer, expression, (size_t)length)) {
-        if (!memscope_private_copy_evaluate(&tracer->copy, tracer->evaluate, expression, (size_t)length, &answer,
-                                            &tracer->refusal)) {
+        if (!memscope_private_copy_evaluate(&tracer->copy, tracer->evaluate, expression, (size_t)length, &answer)) {
             send_message(tracer, MEMSCOPE_TRACER_REFUSED, tracer->refusal.text);
             return;
         }
@@ -333,8 +329,7 @@ static bool have_evaluated(struct tracer *tracer) {
         .target = &tracer->target, .text = tracer->order->text, .thread = tracer->order->thread};
     char text[128];
 
-    if (*postponed.text != '\0' &&
-        !memscope_postponed_text_run(&postponed, &tracer->tracees, tracer->deadline_ns, &tracer->refusal))
+    if (*postponed.text != '\0' && !memscope_postponed_text_run(&postponed, &tracer->tracees, tracer->deadline_ns))
         return false;
     snprintf(text, sizeof text, "pause_ns=%llu\nran_ns=%llu\nruby=%s\n", (unsigned long long)postponed.pause_ns,
              (unsigned long long)postponed.ran_ns, tracer->target.version);
@@ -344,6 +339,7 @@ static bool have_evaluated(struct tracer *tracer) {
 static void trace(struct tracer *tracer) {
     tracer->lock = -1;
     tracer->refusal.pid = tracer->order->pid;
+    tracer->tracees.refusal = &tracer->refusal;
     tracer->started_ns = memscope_trace_now();
     tracer->deadline_ns = tracer->started_ns + tracer->order->deadline_ms * MILLISECOND_NS;
     end_after(tracer->order->deadline_ms);
