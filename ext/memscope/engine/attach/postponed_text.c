@@ -15,9 +15,9 @@
 #include <time.h>
 
 #define POLL_NS 500000
-/* After the main thread has looked for jobs. If the text's thread is not there by then, another thread took the job. */
+/* After the main thread has run its jobs. If the text's thread is not there by then, another thread took the job. */
 #define TAKEN_NS UINT64_C(20000000)
-/* In a context's interrupt_flag (vm_core.h). */
+/* In a context's interrupt_flag and interrupt_mask (vm_core.h). */
 #define POSTPONED_JOB_INTERRUPT UINT32_C(4)
 #define PAGE UINT64_C(4096)
 /* The kernel's struct sigaction, whose first member is the handler, precedes the text. */
@@ -95,14 +95,14 @@ static bool post(void *context, struct memscope_tracees *tracees) {
            memscope_refuse_for(tracees->refusal, "no_stack", "%d", (int)tracee->id);
 }
 
-/* Whether the main thread has yet to look for jobs. */
+/* Whether the main thread has yet to look for jobs or, with the interrupts for them masked, runs them. */
 static bool is_pending(const struct memscope_postponed_text *postponed) {
-    uint32_t flag;
+    uint32_t flag_and_mask[2];
 
     return postponed->context == 0 ||
-           !memscope_remote_read(postponed->target->pid, postponed->context + MEMSCOPE_CONTEXT_INTERRUPTS, &flag,
-                                 sizeof flag) ||
-           (flag & POSTPONED_JOB_INTERRUPT) != 0;
+           !memscope_remote_read(postponed->target->pid, postponed->context + MEMSCOPE_CONTEXT_INTERRUPTS,
+                                 flag_and_mask, sizeof flag_and_mask) ||
+           ((flag_and_mask[0] | flag_and_mask[1]) & POSTPONED_JOB_INTERRUPT) != 0;
 }
 
 /* ---- visits ---------------------------------------------------------------------------------------------------- */
