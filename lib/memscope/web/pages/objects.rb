@@ -10,8 +10,6 @@ module Memscope
         READINGS = %i[census heap].freeze
         # Headings by grouping of the census (by=type).
         GROUPINGS = { class: "Class", type: "Type", imemo: "Internal kind", slot_size: "Slot bytes", age: "Age" }.freeze
-        READERS = { perfetto: "Perfetto (ui.perfetto.dev)", heapsnapshot: "Chrome's DevTools",
-                    objspace: "heapy, heap-profiler, sheap" }.freeze
         # Rows of the table of a census. JSON has all.
         MAX_ROWS = 100
 

@@ -8,10 +8,6 @@ module Memscope
       # request.
       # @api private
       class Profile < Page
-        # Sampling rates to choose from, in bytes.
-        RATES = [19, 21, 17, 15, 12].map { |exponent| 1 << exponent }.freeze
-        # Shares of the CPU time to choose from.
-        BUDGETS = { 0.01 => "1 %", 0.02 => "2 %", 0.005 => "0.5 %", 0.1 => "10 %", 1 => "all: every allocation" }.freeze
         # Headings by grouping. The first grouping is shown unless the query chooses another (by=caller).
         GROUPINGS = { line: "Line", caller: "Line of the application", method: "Method", library: "Library" }.freeze
         OBJECT_GROUPINGS = { **GROUPINGS, class: "Class" }.freeze
