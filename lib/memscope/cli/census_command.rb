@@ -6,7 +6,7 @@ module Memscope
     # `memscope census -- COMMAND` counts a Ruby program's objects by class when it ends.
     class CensusCommand < ReportCommand
       declare limits: { by: Limit.one_of(Census::GROUPINGS.keys) }, program: [:every], process: %i[since private],
-              defaults: { by: :class, top: Report::ListPage::ROWS }
+              defaults: { by: :class, top: Report::ListPage::VIEW[:limit] }
 
       private
 

@@ -5,9 +5,7 @@ require "shellwords"
 require_relative "cli"
 
 # IRB 1.13 is the first whose commands others can add to.
-unless defined?(IRB::Command.register)
-  raise LoadError, Memscope::CLI::WORDS.fill(:irb_too_old, version: IRB::VERSION)
-end
+raise LoadError, Memscope::CLI::WORDS.fill(:irb_too_old, version: IRB::VERSION) unless defined?(IRB::Command.register)
 
 module Memscope
   module CLI

@@ -21,9 +21,7 @@ module Memscope
       def perform
         return deliver_readings(Peers.entries(answers: false).map(&:process)) if @given[:json]
 
-        entries = Peers.entries.sort_by.with_index do |entry, rank|
-          [GROWTH.index(entry.verdict) || GROWTH.size, rank]
-        end
+        entries = Peers.entries.sort_by.with_index { |entry, rank| [GROWTH.index(entry.verdict) || GROWTH.size, rank] }
         deliver { |display| text(entries, display) }
       end
 

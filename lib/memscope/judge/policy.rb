@@ -15,17 +15,13 @@ module Memscope
     # From the mildest to the last resort.
     ACTIONS = %i[none purge restart].freeze
 
-    WEEK = (0..604_800)
-    # For each rule, the default, and the range of allowed numbers: only Integers unless the default is a Float.
-    RULES = {
-      soft: [0.8, 0.1..1], hard: [0.95, 0.1..1], readings: [5, 1..1000], sustained_seconds: [300.0, WEEK],
-      eta_seconds: [7200.0, WEEK], least_share: [0.25, 0..1], min_uptime_seconds: [1800.0, WEEK],
-      hard_min_uptime_seconds: [600.0, WEEK], interval_seconds: [900.0, WEEK], hard_interval_seconds: [300.0, WEEK],
-      settle_seconds: [60.0, WEEK], stop_seconds: [21_600.0, WEEK], failed_boots: [2, 1..1000],
-      jitter: [0.2, 0..0.5], gap_seconds: [150.0, 1..3600]
-    }.freeze
+    # For each rule, the default, and the range of allowed numbers.
+    RULES = File.read("#{__dir__}/policy/rules.txt").scan(/^(\w+) ([\d.]+) (\S+)\.\.(\S+)$/).to_h do |name, *numbers|
+      default, least, most = numbers.map { |number| Integer(number, exception: false) || Float(number) }
+      [name.to_sym, [default, least..most].freeze]
+    end.freeze
     CALL = "Memscope::Policy.new"
-    private_constant :WORDS, :WEEK, :RULES, :CALL
+    private_constant :WORDS, :RULES, :CALL
 
     # @!attribute [r] soft
     #   @return [Numeric] share of the limit above which the policy acts, if usage stays there for long enough

@@ -33,8 +33,7 @@ module Memscope
       # @api private
       def of_jemalloc(snapshot, classes)
         totals = snapshot.jemalloc || {}
-        build(:jemalloc, [snapshot, classes],
-              **totals.slice(:epoch, :allocated_bytes, :active_bytes, :resident_bytes),
+        build(:jemalloc, [snapshot, classes], **totals.slice(:epoch, :allocated_bytes, :active_bytes, :resident_bytes),
               purgeable_bytes: totals[:page_bytes]&.*(totals.values_at(:pdirty, :pmuzzy).compact.sum),
               stuck_bytes: classes.slack_bytes, stuck: stuck_in(classes),
               reasons: totals[:epoch] == classes.epoch ? {} : { epoch: :epochs_mixed })

@@ -66,9 +66,7 @@ module Memscope
         untold = readable(paths(directory).select { |path| untold?(path) }, native)
         silent = untold.select { |box| box.identity.service == service && !box.slots[:ending] && !box.running? }
         boxes = all(directory, native: native) if silent.any?
-        silent.each do |box|
-          announce(Postmortem.of(box, others: boxes)) if claim("#{box.path}#{TOLD}")
-        end
+        silent.each { |box| announce(Postmortem.of(box, others: boxes)) if claim("#{box.path}#{TOLD}") }
       rescue StandardError
         nil # of the disk, or of the application's logger
       end

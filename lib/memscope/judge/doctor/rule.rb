@@ -93,9 +93,7 @@ module Memscope
         # @param rule [Symbol, nil] whose own text of that name comes first
         def text(source, name, rule = nil, given = {})
           own = "#{rule}.#{name}"
-          figures = Hash.new do |_none, figure|
-            shown(figure, given.fetch(figure) { source.public_send(figure) })
-          end
+          figures = Hash.new { |_none, figure| shown(figure, given.fetch(figure) { source.public_send(figure) }) }
           WORDS.fill(WORDS.key?(own) ? own : name, figures)
         end
 

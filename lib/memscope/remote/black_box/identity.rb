@@ -22,9 +22,8 @@ module Memscope
           group = Cgroup.read
           { pid: Process.pid, parent: Process.ppid, **ProcessIdentity.current.to_h,
             role: [role, index].compact.join(" "), index: index, service: [root, role].compact.join(" "),
-            release: release(root), ruby: RUBY_VERSION,
-            memscope: VERSION, hostname: Socket.gethostname, command: File.basename($PROGRAM_NAME),
-            **limit(group), cgroup_inode: inode(group), began_at: Clock.text }
+            release: release(root), ruby: RUBY_VERSION, memscope: VERSION, hostname: Socket.gethostname,
+            command: File.basename($PROGRAM_NAME), **limit(group), cgroup_inode: inode(group), began_at: Clock.text }
         end
 
         def limit(group)

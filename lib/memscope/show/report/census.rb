@@ -5,14 +5,10 @@ module Memscope
     # Objects by class or another grouping, one line for each row.
     class CensusPage < ListPage
       # Heading of the last column, which names the rows, by grouping.
+      VIEW = { **VIEW, by: :class }.freeze
       NAMES = { class: "class", type: "type", imemo: "kind", slot_size: "slot bytes", age: "age" }.freeze
       # The field below each heading.
       COLUMNS = { "%s" => :memsize_bytes, "in slots" => :slot_bytes, "objects" => :count, "old" => :old_count }.freeze
-
-      def initialize(reading, by: :class, **list)
-        super(reading, **list)
-        @by = by
-      end
 
       private
 

@@ -166,11 +166,7 @@ module Memscope
     # by class. The earlier graph lists only the largest rows. Others are assumed to have had the smallest number that
     # it lists, so no growth is overstated.
     class HeapSincePage < HeapPage
-      def initialize(reading, since:, limit:, **display)
-        @since = since
-        @limit = limit
-        super(reading, **display)
-      end
+      VIEW = { since: nil, limit: nil }.freeze
 
       private
 

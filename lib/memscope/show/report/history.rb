@@ -56,10 +56,7 @@ module Memscope
 
     # A verdict: its sentence, its numbers, the next step. With a history, also its series that changed.
     class VerdictPage < ReadingPage
-      def initialize(reading, history: nil, **display)
-        super(reading, **display)
-        @history = history
-      end
+      VIEW = { history: nil }.freeze
 
       private
 

@@ -6,7 +6,7 @@ module Memscope
     class MeasurementPage < ListPage
       COLUMNS = [["retained B", :retained_bytes], ["objects", :retained_objects],
                  ["allocated B", :allocated_bytes], ["objects", :allocated_objects]].freeze
-      ROWS = 10
+      VIEW = { limit: 10 }.freeze
 
       private
 

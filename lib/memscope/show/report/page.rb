@@ -156,11 +156,15 @@ module Memscope
       include Quantity
 
       WORDS = Words.beside(__FILE__)
+      # What a page of this class takes besides its display, with defaults: its instance variables.
+      VIEW = {}.freeze
 
       def self.text(name, **figures) = WORDS.fill(name, figures)
 
-      def initialize(reading, unicode: true, **display)
+      def initialize(reading, unicode: true, **options)
         @reading = reading
+        view, display = options.partition { |name, _value| self.class::VIEW.key?(name) }.map(&:to_h)
+        { **self.class::VIEW, **view }.each { |name, value| instance_variable_set(:"@#{name}", value) }
         @page = Page.new(unicode: unicode, **display)
       end
 
@@ -265,12 +269,7 @@ module Memscope
 
     # A page with lists, of which only the first rows are shown. The others are summed up.
     class ListPage < ReadingPage
-      ROWS = 20
-
-      def initialize(reading, limit: self.class::ROWS, **display)
-        super(reading, **display)
-        @limit = limit
-      end
+      VIEW = { limit: 20 }.freeze
 
       private
 

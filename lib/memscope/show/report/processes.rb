@@ -86,7 +86,7 @@ module Memscope
     # a limit, the largest mappings first.
     class MappingsPage < ListPage
       # All of them by default.
-      ROWS = nil
+      VIEW = { limit: nil }.freeze
 
       private
 

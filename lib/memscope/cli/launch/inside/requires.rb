@@ -99,9 +99,8 @@ module Memscope
       def reasons(after)
         { malloc_bytes: (:statistics_unread unless after[:malloc] && @before[:malloc]),
           other_malloc_bytes: ([:requires_lost, @lost] if @lost.positive?),
-          other_objects_bytes: ([:requires_crowded, @crowded] if @crowded.positive?),
-          objects_bytes: objects_reason, nodes: (:requires_transient if RUBY_VERSION < "3.3"),
-          gems: (:requires_by_option if @by_option) }.compact
+          other_objects_bytes: ([:requires_crowded, @crowded] if @crowded.positive?), objects_bytes: objects_reason,
+          nodes: (:requires_transient if RUBY_VERSION < "3.3"), gems: (:requires_by_option if @by_option) }.compact
       end
 
       def objects_reason
