@@ -245,8 +245,7 @@ static VALUE call_to_hash(VALUE argument) {
 static VALUE close_call(VALUE argument) {
     struct arenas_call *call = (struct arenas_call *)argument;
 
-    memscope_scratch_close(&call->scratch);
-    memscope_scratch_close(&call->sizes);
+    memscope_scratches_close(&call->scratch, &call->sizes);
     return Qnil;
 }
 

@@ -82,8 +82,7 @@ static VALUE close_owned(VALUE argument) {
     struct owned_call *call = (struct owned_call *)argument;
 
     memscope_heap_listing_close(&call->listing);
-    memscope_array_unmap(call->objects);
-    memscope_array_unmap(call->blocks);
+    memscope_arrays_unmap(call->objects, call->blocks);
     return Qnil;
 }
 

@@ -22,9 +22,7 @@ struct call {
 static VALUE close_scratches(VALUE argument) {
     struct call *call = (struct call *)argument;
 
-    memscope_scratch_close(&call->list);
-    memscope_scratch_close(&call->names);
-    memscope_scratch_close(&call->work);
+    memscope_scratches_close(&call->list, &call->names, &call->work);
     return Qnil;
 }
 

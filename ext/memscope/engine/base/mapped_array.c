@@ -133,6 +133,11 @@ void memscope_array_unmap(void *array) {
     }
 }
 
+void memscope_array_unmap_each(void *const *arrays, size_t count) {
+    for (size_t index = 0; index < count; index++)
+        memscope_array_unmap(arrays[index]);
+}
+
 bool memscope_array_reserve(void *place_of_array, size_t count, size_t item_size) {
     void *array;
     size_t size;

@@ -33,8 +33,11 @@ void memscope_array_enter_child(void);
  */
 void *memscope_array_grow(void *array, size_t count, size_t item_size);
 
-/* Ignores NULL. */
+/* Ignores NULL. The second form unmaps several. */
 void memscope_array_unmap(void *array);
+void memscope_array_unmap_each(void *const *arrays, size_t count);
+#define memscope_arrays_unmap(...)                                                                                     \
+    memscope_array_unmap_each((void *const[]){__VA_ARGS__}, sizeof((void *const[]){__VA_ARGS__}) / sizeof(void *))
 
 /*
  * Makes room for count items in an array that is filled step by step. The array is a variable or a member, of any type

@@ -198,3 +198,8 @@ void memscope_scratch_close(struct memscope_scratch *scratch) {
         atomic_store(&open_scratches[scratch->slot].owner, 0);
     memset(scratch, 0, sizeof *scratch);
 }
+
+void memscope_scratch_close_each(struct memscope_scratch *const *scratches, size_t count) {
+    for (size_t index = 0; index < count; index++)
+        memscope_scratch_close(scratches[index]);
+}

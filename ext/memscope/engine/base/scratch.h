@@ -43,8 +43,12 @@ void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size);
 /* Sets whether children forked from now on inherit this scratch. By default, they do not. */
 void memscope_scratch_inherit(struct memscope_scratch *scratch, int inherited);
 
-/* Idempotent. A zeroed scratch is closed. */
+/* Idempotent. A zeroed scratch is closed. The second form closes several. */
 void memscope_scratch_close(struct memscope_scratch *scratch);
+void memscope_scratch_close_each(struct memscope_scratch *const *scratches, size_t count);
+#define memscope_scratches_close(...)                                                                                  \
+    memscope_scratch_close_each((struct memscope_scratch *const[]){__VA_ARGS__},                                       \
+                                sizeof((struct memscope_scratch *const[]){__VA_ARGS__}) / sizeof(void *))
 
 /*
  * A mapping, of whole pages, that memscope keeps for the rest of the process: zeroed, resident only where used,

@@ -83,8 +83,7 @@ static enum memscope_status sort_and_add(struct memscope_address_index *index, c
     index->node = memscope_array_map(count, sizeof *index->node);
     if (places != NULL && sorted != NULL && index->node != NULL)
         status = add_sorted(index, addresses, count, places, sorted);
-    memscope_array_unmap(places);
-    memscope_array_unmap(sorted);
+    memscope_arrays_unmap(places, sorted);
     return status;
 }
 
@@ -111,7 +110,6 @@ enum memscope_status memscope_address_index_open(struct memscope_address_index *
 }
 
 void memscope_address_index_close(struct memscope_address_index *index) {
-    memscope_array_unmap(index->entries);
-    memscope_array_unmap(index->node);
+    memscope_arrays_unmap(index->entries, index->node);
     memset(index, 0, sizeof *index);
 }

@@ -221,15 +221,11 @@ uint32_t memscope_dump_growth_tops(const struct memscope_dump_growth *growth,
                 weights[count++] = bytes[node];
             }
     }
-    memscope_array_unmap(tops);
-    memscope_array_unmap(bytes);
+    memscope_arrays_unmap(tops, bytes);
     return count;
 }
 
 void memscope_dump_growth_close(struct memscope_dump_growth *growth) {
-    memscope_array_unmap(growth->is_new);
-    memscope_array_unmap(growth->first_names);
-    memscope_array_unmap(growth->classes);
-    memscope_array_unmap(growth->sites);
+    memscope_arrays_unmap(growth->is_new, growth->first_names, growth->classes, growth->sites);
     memset(growth, 0, sizeof *growth);
 }

@@ -246,8 +246,6 @@ enum memscope_status memscope_objspace_graph_make(struct memscope_objspace_reade
 void memscope_objspace_graph_drop_edges(struct memscope_objspace_reader *reader) {
     struct memscope_heap_graph *graph = &reader->graph;
 
-    memscope_array_unmap(graph->edges);
-    memscope_array_unmap(graph->edge_names);
-    memscope_array_unmap(graph->first_edge);
+    memscope_arrays_unmap(graph->edges, graph->edge_names, graph->first_edge);
     graph->edges = graph->edge_names = graph->first_edge = NULL;
 }

@@ -327,6 +327,5 @@ void memscope_perfetto_write(const struct memscope_heap_dump *dump, struct memsc
     put_part(&writer, true);
     for (size_t index = 0; index < sizeof messages / sizeof(void *); index++)
         memscope_array_unmap(messages[index]->bytes);
-    memscope_array_unmap(writer.known_types);
-    memscope_array_unmap(writer.known_fields);
+    memscope_arrays_unmap(writer.known_types, writer.known_fields);
 }

@@ -38,9 +38,7 @@ static bool map_scan(struct suspect_scan *scan) {
 }
 
 static void close_scan(struct suspect_scan *scan) {
-    memscope_array_unmap(scan->shared);
-    memscope_array_unmap(scan->accumulated);
-    memscope_array_unmap(scan->followers);
+    memscope_arrays_unmap(scan->shared, scan->accumulated, scan->followers);
 }
 
 /*

@@ -74,12 +74,7 @@ static bool map_scan(struct dominator_scan *scan) {
 }
 
 static void close_scan(struct dominator_scan *scan) {
-    memscope_array_unmap(scan->number);
-    memscope_array_unmap(scan->found);
-    memscope_array_unmap(scan->search);
-    memscope_array_unmap(scan->ancestor);
-    memscope_array_unmap(scan->backs);
-    memscope_array_unmap(scan->stack.visits);
+    memscope_arrays_unmap(scan->number, scan->found, scan->search, scan->ancestor, scan->backs, scan->stack.visits);
     memset(scan, 0, sizeof *scan);
 }
 
@@ -139,8 +134,7 @@ static void search_depth_first(struct dominator_scan *scan) {
             }
         }
     }
-    memscope_array_unmap(scan->stack.visits);
-    memscope_array_unmap(scan->number);
+    memscope_arrays_unmap(scan->stack.visits, scan->number);
     scan->stack.visits = NULL;
     scan->number = NULL;
 }
@@ -188,9 +182,7 @@ static bool find_semidominators(struct dominator_scan *scan) {
         scan->search[number].semi = scan->search[number].best = semi;
         scan->ancestor[number] = scan->found[number].dominator;
     }
-    memscope_array_unmap(scan->backs);
-    memscope_array_unmap(scan->ancestor);
-    memscope_array_unmap(scan->stack.path);
+    memscope_arrays_unmap(scan->backs, scan->ancestor, scan->stack.path);
     scan->backs = NULL;
     scan->ancestor = NULL;
     scan->stack.path = NULL;
@@ -289,8 +281,6 @@ enum memscope_status memscope_dominators_find(struct memscope_dominators *domina
 }
 
 void memscope_dominators_close(struct memscope_dominators *dominators) {
-    memscope_array_unmap(dominators->dominator);
-    memscope_array_unmap(dominators->retained);
-    memscope_array_unmap(dominators->tree);
+    memscope_arrays_unmap(dominators->dominator, dominators->retained, dominators->tree);
     memset(dominators, 0, sizeof *dominators);
 }

@@ -53,8 +53,7 @@ enum memscope_status memscope_graph_open(struct memscope_graph_builder *builder,
 }
 
 static void close_builder(struct memscope_graph_builder *builder) {
-    memscope_array_unmap(builder->marks);
-    memscope_array_unmap(builder->roots);
+    memscope_arrays_unmap(builder->marks, builder->roots);
     memset(builder, 0, sizeof *builder);
 }
 
@@ -65,13 +64,8 @@ void memscope_graph_abandon(struct memscope_graph_builder *builder) {
 }
 
 void memscope_graph_close(struct memscope_heap_graph *graph) {
-    memscope_array_unmap(graph->type);
-    memscope_array_unmap(graph->node_class);
-    memscope_array_unmap(graph->slot_bytes);
-    memscope_array_unmap(graph->bytes);
-    memscope_array_unmap(graph->first_edge);
-    memscope_array_unmap(graph->edges);
-    memscope_array_unmap(graph->edge_names);
+    memscope_arrays_unmap(graph->type, graph->node_class, graph->slot_bytes, graph->bytes, graph->first_edge,
+                          graph->edges, graph->edge_names);
     memscope_names_close(&graph->names);
     memset(graph, 0, sizeof *graph);
 }

@@ -24,9 +24,7 @@ enum memscope_status memscope_names_open(struct memscope_names *names) {
 }
 
 void memscope_names_close(struct memscope_names *names) {
-    memscope_array_unmap(names->text);
-    memscope_array_unmap(names->starts);
-    memscope_array_unmap(names->table);
+    memscope_arrays_unmap(names->text, names->starts, names->table);
     memset(names, 0, sizeof *names);
 }
 

@@ -63,11 +63,7 @@ static bool map_scan(struct path_scan *scan) {
 }
 
 static void close_scan(struct path_scan *scan) {
-    memscope_array_unmap(scan->signature_of);
-    memscope_array_unmap(scan->length_of);
-    memscope_array_unmap(scan->place_of);
-    memscope_array_unmap(scan->way);
-    memscope_array_unmap(scan->signatures);
+    memscope_arrays_unmap(scan->signature_of, scan->length_of, scan->place_of, scan->way, scan->signatures);
     memscope_names_close(&scan->numbers);
 }
 

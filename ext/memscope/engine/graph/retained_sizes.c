@@ -76,8 +76,7 @@ enum memscope_status memscope_largest_classes(const struct memscope_heap_graph *
         *count = take_largest_classes(graph, classes, &largest, rows);
     }
     memscope_top_rows_close(&largest);
-    memscope_array_unmap(classes);
-    memscope_array_unmap(ends);
+    memscope_arrays_unmap(classes, ends);
     return status;
 }
 

@@ -147,8 +147,7 @@ enum memscope_status memscope_shortest_paths_find(struct memscope_shortest_paths
     } else {
         memscope_array_unmap(search.parent);
     }
-    memscope_array_unmap(search.queue);
-    memscope_array_unmap(search.kept_back);
+    memscope_arrays_unmap(search.queue, search.kept_back);
     return status;
 }
 

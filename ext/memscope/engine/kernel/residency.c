@@ -26,7 +26,6 @@ struct scan_request {
 #define SCAN_REQUEST _IOWR('f', 16, struct scan_request)
 #define SCAN_PRESENT (1u << 3)
 #define SCAN_ZERO_PAGE (1u << 5)
-#define SCAN_HUGE (1u << 6)
 #define SCAN_BATCH 512
 
 /* Documentation/admin-guide/mm/pagemap.rst */

@@ -167,9 +167,6 @@ enum memscope_status memscope_glibc_read_resident(struct memscope_glibc_arenas *
         (status = memscope_own_memory_open(&scan.memory)) == MEMSCOPE_OK)
         status = arenas->count == 0 ? MEMSCOPE_OK : scan_heaps(&scan, arenas);
     memscope_own_memory_close(&scan.memory);
-    memscope_scratch_close(&scan.states_memory);
-    memscope_scratch_close(&scan.work);
-    memscope_scratch_close(&scan.names);
-    memscope_scratch_close(&scan.list);
+    memscope_scratches_close(&scan.states_memory, &scan.work, &scan.names, &scan.list);
     return status;
 }

@@ -160,7 +160,5 @@ enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *
 }
 
 void memscope_ledger_close(struct memscope_ledger *ledger) {
-    memscope_scratch_close(&ledger->work);
-    memscope_scratch_close(&ledger->list);
-    memscope_scratch_close(&ledger->claims);
+    memscope_scratches_close(&ledger->work, &ledger->list, &ledger->claims);
 }

@@ -199,9 +199,7 @@ void memscope_malloc_blocks_inherit(struct memscope_malloc_blocks *blocks, struc
 }
 
 void memscope_malloc_blocks_close(struct memscope_malloc_blocks *blocks) {
-    memscope_scratch_close(&blocks->list);
-    memscope_scratch_close(&blocks->marks);
-    memscope_scratch_close(&blocks->seen_memory);
+    memscope_scratches_close(&blocks->list, &blocks->marks, &blocks->seen_memory);
 }
 
 /* ---- counting -------------------------------------------------------------------------------------------------- */

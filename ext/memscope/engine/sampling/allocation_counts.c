@@ -193,8 +193,6 @@ void memscope_allocations_move(struct memscope_allocation_counts *counts, uint64
 }
 
 void memscope_allocations_close(struct memscope_allocation_counts *counts) {
-    memscope_array_unmap(counts->groups);
-    memscope_array_unmap(counts->places);
-    memscope_array_unmap(counts->log);
+    memscope_arrays_unmap(counts->groups, counts->places, counts->log);
     *counts = (struct memscope_allocation_counts){0};
 }

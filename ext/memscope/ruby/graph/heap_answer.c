@@ -281,8 +281,7 @@ static enum memscope_status answer_growth(struct work *work) {
         status = MEMSCOPE_NO_MEMORY;
     if (count > 0)
         status = answer_paths(work, nodes, weights, count, NULL);
-    memscope_array_unmap(nodes);
-    memscope_array_unmap(weights);
+    memscope_arrays_unmap(nodes, weights);
     return status;
 }
 

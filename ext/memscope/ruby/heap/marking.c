@@ -30,8 +30,7 @@ bool memscope_marking_add(struct memscope_marking *marking, uintptr_t object) {
 }
 
 void memscope_marking_close(struct memscope_marking *marking) {
-    memscope_array_unmap(marking->marked);
-    memscope_array_unmap(marking->open);
+    memscope_arrays_unmap(marking->marked, marking->open);
     marking->marked = NULL;
     marking->open = NULL;
 }
