@@ -9,6 +9,9 @@ module Memscope
   class Allocator < Reading
     # All possible names.
     NAMES = declared(:name).one_of
+    # The allocators whose settings only environment variables tell.
+    # @api private
+    SET_BY_VARIABLES = %i[mimalloc tcmalloc].freeze
 
     # `to_h` keeps the field's list, because settings have an order. The reader below returns them by name.
     remove_method :settings
@@ -21,15 +24,19 @@ module Memscope
 
     # @api private
     def self.body(native = Native)
-      fixed = native.own? ? (@at_start ||= at_start(native)) : at_start(native)
-      native.allocator.update(fixed) { |_reasons, now, at_start| { **at_start, **now } }
+      allocator = native.allocator
+      fixed = native.own? ? (@at_start ||= at_start(native, allocator)) : at_start(native, allocator)
+      allocator.update(fixed) { |_reasons, now, at_start| { **at_start, **now } }
     end
 
     # The settings and their reasons. Allocators take their settings when the process starts, so this process's are read
     # once.
-    def self.at_start(native)
+    def self.at_start(native, allocator)
       given = native.allocator_settings
       given = MallocConf.attribute(**given) if given[:conf_variable]
+      if SET_BY_VARIABLES.include?(allocator[:name])
+        given = { **given, settings: MallocVariables.settings(allocator[:name], **native.allocator_inputs) }
+      end
       { settings: given[:settings].map { |setting| Setting.capture(setting) }.freeze,
         reasons: Reasons.sentences(given[:reasons]) }.freeze
     end
@@ -39,6 +46,7 @@ module Memscope
     def short_version = version && (version[/\A\d+(\.\d+)+/] || version)
   end
 
-  # No autoload: a trap handler can be the first to ask for jemalloc's settings.
+  # No autoload: a trap handler can be the first to ask for the settings.
   require_relative "malloc_conf" if Native.allocator_settings[:conf_variable]
+  require_relative "malloc_variables" if Allocator::SET_BY_VARIABLES.include?(Native.allocator[:name])
 end

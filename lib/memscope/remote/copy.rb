@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "external_process"
-require_relative "../process/malloc_conf" # for another process's jemalloc
+require_relative "../process/malloc_conf" # for another process's allocator
+require_relative "../process/malloc_variables"
 require_relative "copy/answers"
 require_relative "copy/channel"
 require_relative "copy/extension"

@@ -57,17 +57,7 @@ const char *memscope_allocator_environment(const char *name) {
     return NULL;
 }
 
-static void visit_beginning(const char *prefix, memscope_environment_visitor visit, void *context) {
-    for (const char *entry = captured; *entry; entry += strlen(entry) + 1)
-        if (strncmp(entry, prefix, strlen(prefix)) == 0)
-            visit(entry, strchr(entry, '=') + 1, context);
-}
-
-void memscope_allocator_environment_each(const char *prefix, memscope_environment_visitor visit, void *context) {
-    if (!ignored)
-        visit_beginning(prefix, visit, context);
-}
-
 void memscope_allocator_environment_given(memscope_environment_visitor visit, void *context) {
-    visit_beginning("", visit, context);
+    for (const char *entry = captured; *entry; entry += strlen(entry) + 1)
+        visit(entry, strchr(entry, '=') + 1, context);
 }

@@ -19,10 +19,7 @@ const char *memscope_allocator_environment(const char *name);
 typedef void (*memscope_environment_visitor)(const char *name, const char *value, void *context);
 
 /*
- * Visits the captured variables whose names begin with prefix, unless they are ignored. The visitor's name is the full
- * name, prefix included, and ends at '='.
+ * Visits all captured variables, including ignored ones and those that no allocator reads. The visitor's name ends at
+ * '='.
  */
-void memscope_allocator_environment_each(const char *prefix, memscope_environment_visitor visit, void *context);
-
-/* Visits all captured variables, including ignored ones and those that no allocator reads. */
 void memscope_allocator_environment_given(memscope_environment_visitor visit, void *context);
