@@ -29,7 +29,7 @@ module Suites
                "test/{action/tuning,judge/lint,judge/lint/*,remote/worker,remote/workers}_test.rb",
                "test/value/{collection,configuration,configuration/settings,diff,forks,quantity,reading}_test.rb",
                "test/value/{native/absent,requirement,ttl_cache}_test.rb",
-               "test/process/{cgroup,ledger,malloc_conf,mappings,process_memory}_test.rb",
+               "test/process/{cgroup,ledger,malloc_{conf,variables},mappings,process_memory}_test.rb",
                "test/{bindings,rakelib,remote/workers,show}/**/*_test.rb",
                "test/profile/{grouping,growth,leaks,libraries,pprof,profile,speedscope,stack}_test.rb",
                "test/engine/c_tests_test.rb")
