@@ -114,7 +114,8 @@ typedef void (*memscope_setting_visitor)(const struct memscope_setting *setting,
  * Visits every setting of the allocator that serves malloc, without a system call. Under jemalloc, the settings are the
  * options that jemalloc reports, one mallctl each, without their sources. memscope_allocator_confs visits the texts
  * that set the options. mimalloc and tcmalloc report none (lib/memscope/process/malloc_variables.rb has them from the
- * environment). Allocates nothing. Returns a string constant, a caveat about all the settings, or NULL if there is none.
+ * environment). Allocates nothing. Returns a string constant, a caveat about all the settings, or NULL if there is
+ * none.
  */
 const char *memscope_allocator_settings(memscope_setting_visitor visit, void *context);
 

@@ -155,27 +155,23 @@ static const struct tunable *find_tunable(struct memscope_text name) {
     return NULL;
 }
 
-static bool thresholds_are_fixed(const struct memscope_setting *settings) {
-    for (size_t index = 0; index < TUNABLE_COUNT; index++) {
-        for (size_t fixing = 0; fixing < sizeof fixing_thresholds / sizeof fixing_thresholds[0]; fixing++)
-            if (strcmp(tunables[index].name, fixing_thresholds[fixing]) == 0 &&
-                strcmp(settings[index].source, "default") != 0)
-                return true;
-    }
+static struct memscope_setting *setting_of(struct memscope_setting *settings, const char *name) {
+    return &settings[find_tunable(memscope_text_of(name)) - tunables];
+}
+
+static bool thresholds_are_fixed(struct memscope_setting *settings) {
+    for (size_t index = 0; index < sizeof fixing_thresholds / sizeof fixing_thresholds[0]; index++)
+        if (strcmp(setting_of(settings, fixing_thresholds[index])->source, "default") != 0)
+            return true;
     return false;
 }
 
-/* Marks the initial values of the two thresholds as known, once glibc no longer adjusts them. */
-static void fix_thresholds(struct memscope_setting *settings) {
-    for (size_t index = 0; index < TUNABLE_COUNT; index++) {
-        bool is_threshold =
-            strcmp(tunables[index].name, "mmap_threshold") == 0 || strcmp(tunables[index].name, "trim_threshold") == 0;
-
-        if (is_threshold && settings[index].type == MEMSCOPE_SETTING_NOT_KNOWN) {
-            settings[index].type = MEMSCOPE_SETTING_UNSIGNED;
-            settings[index].reason = NULL;
-        }
-    }
+/* Marks the initial value of a threshold as known, once glibc no longer adjusts it. */
+static void fix_threshold(struct memscope_setting *threshold) {
+    if (threshold->type != MEMSCOPE_SETTING_NOT_KNOWN)
+        return;
+    threshold->type = MEMSCOPE_SETTING_UNSIGNED;
+    threshold->reason = NULL;
 }
 
 static void visit_unknown_tunables(memscope_setting_visitor visit, void *context) {
@@ -198,8 +194,10 @@ const char *memscope_glibc_settings(memscope_setting_visitor visit, void *contex
 
     for (size_t index = 0; index < TUNABLE_COUNT; index++)
         read_tunable(&tunables[index], &settings[index]);
-    if (thresholds_are_fixed(settings))
-        fix_thresholds(settings);
+    if (thresholds_are_fixed(settings)) {
+        fix_threshold(setting_of(settings, "mmap_threshold"));
+        fix_threshold(setting_of(settings, "trim_threshold"));
+    }
     for (size_t index = 0; index < TUNABLE_COUNT; index++)
         visit(&settings[index], context);
     visit_unknown_tunables(visit, context);

@@ -231,23 +231,16 @@ static void tell_locals(const struct naming *naming, VALUE environment) {
 /* ---------------------------------------------------------------------------------------------------------------- */
 
 static void tell_own(const struct naming *naming, VALUE object) {
-    switch (RB_BUILTIN_TYPE(object)) {
-    case RUBY_T_CLASS:
-    case RUBY_T_MODULE:
+    int type = RB_BUILTIN_TYPE(object);
+
+    if (type == RUBY_T_CLASS || type == RUBY_T_MODULE)
         tell_constants(naming, object);
-        break;
-    case RUBY_T_ARRAY:
+    else if (type == RUBY_T_ARRAY)
         tell_elements(naming, object);
-        break;
-    case RUBY_T_STRUCT:
+    else if (type == RUBY_T_STRUCT)
         tell_members(naming, object);
-        break;
-    case RUBY_T_HASH:
+    else if (type == RUBY_T_HASH)
         tell_pairs(naming, object);
-        break;
-    default:
-        break;
-    }
 }
 
 void memscope_each_named_reference(VALUE from, memscope_named_reference *callback, struct memscope_class_names *names,
