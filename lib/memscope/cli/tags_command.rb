@@ -4,7 +4,7 @@ module Memscope
   module CLI
     # `memscope tags`: the memory that the endpoints and jobs of a process allocate and retain.
     class TagsCommand < ReportCommand
-      declare defaults: { top: Report::ListPage::ROWS }
+      declare defaults: { top: Report::ListPage::VIEW[:limit] }
 
       private
 
