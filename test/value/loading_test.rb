@@ -9,7 +9,7 @@ class LoadingTest < MemscopeTest
 
   # What programs require.
   REQUIRED = Dir["*.rb", base: File.join(ChildProcess::ROOT, "lib/memscope")].map { |file| file[0..-4] }.sort
-  # The values, and the files of Loading::UNITS, which load after memscope.
+  # The values, and the files of Loading::FILES, which load after memscope.
   PARTS = [*Dir["value/*.rb", base: File.join(ChildProcess::ROOT, "lib/memscope")].map { |file| file[0..-4] },
            *Memscope::Loading::FILES.values.map { |path| path[%r{lib/memscope/(.*)\.rb\z}, 1] }].uniq.sort
   # These need a gem, and say so.

@@ -7,19 +7,14 @@ module Memscope
   # A file that is left in the middle can leave a half-defined class behind, or a deadlock of Ruby's own locks.
   # @api private
   module Loading
-    # The constants that are loaded when they are first named, by room. Eager loading derives from them. Whatever a
-    # program requires loads the facade first, so no file requires the values and readings below it.
-    UNITS = File.read("#{__dir__}/loading.txt").scan(/^([a-z]+) (.+)/)
-                .to_h { |room, names| [room.to_sym, names.split.map(&:to_sym).freeze] }.freeze
-    # Constants in the file of another.
-    BESIDE = { Arena: :Arenas, Mapping: :Mappings, SizeClass: :SizeClasses, Finding: :Diagnosis }.freeze
-    # The rooms whose constants no other room needs: a process loads those that it names.
-    APART = %i[check cli web setup].freeze
-    own = UNITS.flat_map do |room, names|
-      files = names.map { |name| name.name.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase }
-      names.zip(files.map { |file| File.expand_path("../#{room}/#{file}.rb", __dir__) })
-    end.to_h
-    FILES = { **own, **BESIDE.transform_values { |name| own[name] } }.freeze
+    LIBRARY = File.dirname(__dir__).freeze
+    # The rooms that a process loads whole if it loads eagerly. Of the others, it loads what it names.
+    EAGER = %w[value process heap profile judge action remote show].freeze
+    # The file of each constant that is loaded when it is first named. Whatever a program requires loads the facade
+    # first, so no file requires the values and readings below it.
+    FILES = File.read("#{__dir__}/loading.txt").scan(%r{^(\w+/\w+) (.+)}).flat_map do |file, names|
+      names.split.map { |name| [name.to_sym, "#{LIBRARY}/#{file}.rb".freeze] }
+    end.to_h.freeze
 
     class << self
       # Instead of require_relative for the file of a constant of Memscope that may be autoloaded: while require runs
@@ -75,14 +70,13 @@ module Memscope
         end
       end
 
-      # Loads all that a process would load later, but rooms that are APART. Files at the root of a room come first: the
-      # other files reopen classes and modules that these define. The extension's substitute is left out.
+      # Loads all that a process would load later. Files at the root of a room come first: the other files reopen
+      # classes and modules that these define. The extension's substitute is left out.
       def everything
-        rooms = UNITS.except(*APART)
-        resolve(Memscope, rooms.values.flatten)
-        library = File.dirname(__dir__)
-        names = Dir.glob("{#{rooms.keys.join(',')}}/**/*.rb", base: library).grep_v(%r{/native/})
-        names.sort_by { |name| [name.count("/"), name] }.each { |name| require File.join(library, name) }
+        eager = EAGER.map { |room| "#{LIBRARY}/#{room}/" }
+        resolve(Memscope, FILES.select { |_name, file| file.start_with?(*eager) }.keys)
+        names = Dir.glob("{#{EAGER.join(',')}}/**/*.rb", base: LIBRARY).grep_v(%r{/native/})
+        names.sort_by { |name| [name.count("/"), name] }.each { |name| require File.join(LIBRARY, name) }
       end
 
       private
