@@ -115,6 +115,7 @@ module Memscope
     # Opens the box in the first directory that is not in memory or, if all are, in the first.
     def open
       @opened = true
+      @role = Identity.title || @role # a child of Solid Queue has one by now
       identity = Identity.read(@role, @index)
       name = Boxes.file_name(Process.pid, ProcessIdentity.current.started)
       _on_disk, directory = [true, false].product(Boxes.directories).find { |disk, one| create(one, name, disk) }

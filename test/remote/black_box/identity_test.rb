@@ -23,6 +23,10 @@ class BlackBoxIdentityTest < MemscopeTest
     $PROGRAM_NAME = "solid-queue-worker(1.2.0): waiting for jobs in *"
 
     assert_equal "solid queue worker", Identity.role
+
+    $PROGRAM_NAME = "solid-queue-fork-supervisor(1.4.0): supervising 1, 2"
+
+    assert_equal "solid queue fork supervisor", Identity.role
   ensure
     $PROGRAM_NAME = before
   end

@@ -13,9 +13,11 @@ module Memscope
         def role
           return "sidekiq" if defined?(::Sidekiq) && ::Sidekiq.respond_to?(:server?) && ::Sidekiq.server?
 
-          # "solid-queue-worker(1.2.0): waiting", which Solid Queue sets.
-          $PROGRAM_NAME[/\Asolid-queue-\w+/]&.tr("-", " ") || "process"
+          title || "process"
         end
+
+        # @return [String, nil] "solid queue worker" of "solid-queue-worker(1.2.0): waiting", which Solid Queue sets
+        def title = $PROGRAM_NAME[/\Asolid-queue-[\w-]+/]&.tr("-", " ")
 
         def read(role, index)
           root = Profile::Application.source_and_root&.last
