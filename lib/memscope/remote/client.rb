@@ -86,9 +86,7 @@ module Memscope
         stat = File.lstat(path)
         check_user(WORDS.fill(:socket, path: path), stat.uid)
         Sockets.check_directory(File.dirname(path), stat.uid)
-        return stat.uid if stat.socket?
-
-        raise Sockets::Refused, WORDS.fill(:no_socket, path: path, type: stat.ftype)
+        stat.socket? ? stat.uid : raise(Sockets::Refused, WORDS.fill(:no_socket, path: path, type: stat.ftype))
       rescue Sockets::Refused => e
         raise Unreachable.new(e.message, :untrusted)
       end
@@ -180,9 +178,7 @@ module Memscope
 
     def parsed(text)
       answer = JSON.parse(Field.utf8(text))
-      return answer if answer.is_a?(Hash)
-
-      raise failed(:no_object)
+      answer.is_a?(Hash) ? answer : raise(failed(:no_object))
     rescue JSON::ParserError
       raise failed(:no_json)
     end

@@ -40,9 +40,8 @@ module Memscope
         return Reasons.sentence([:not_linux, RUBY_PLATFORM]) unless RUBY_PLATFORM.include?("linux")
 
         binary = Dir[File.expand_path("../../*.*/memscope.so", __dir__)].any?
-        return Reasons.sentence([:binary_unloadable, RUBY_VERSION, error.message]) if binary
-
-        Reasons.sentence([:extension_unloadable, error.message])
+        why = binary ? [:binary_unloadable, RUBY_VERSION] : [:extension_unloadable]
+        Reasons.sentence([*why, error.message])
       end
 
       READINGS.each { |name, (tier, known)| define_method(name) { |*| answer(tier, **known) } }
