@@ -1,5 +1,4 @@
 #include "bindings/heap_call.h"
-#include "bindings/held_memory_reason.h"
 
 #include "init.h"
 #include "ruby/heap/census.h"

@@ -1,7 +1,6 @@
 #include "bindings/heap_graph_binding.h"
 #include "bindings/dump_file.h"
 #include "bindings/heap_call.h"
-#include "bindings/held_memory_reason.h"
 
 #include "dump/dump_sites.h"
 #include "init.h"

@@ -7,7 +7,7 @@
 
 #include "values.h"
 
-#include "bindings/held_memory_reason.h"
+#include "bindings/reasons.h"
 #include "ledger/ledger_meaning.h"
 #include "malloc/allocator.h"
 #include "ruby/heap/heap_walk.h"

@@ -2,7 +2,6 @@
  * Native.measure { } and related methods, called by Memscope::Measurement. The block is called from here, so that no
  * Ruby code of memscope runs while allocations are counted.
  */
-#include "bindings/held_memory_reason.h"
 #include "bindings/profile_binding.h"
 #include "bindings/reasons.h"
 

@@ -32,3 +32,14 @@ static inline VALUE memscope_status_reason(enum memscope_status status) {
 static inline VALUE memscope_unread(const char *what, enum memscope_status status) {
     return memscope_reason_of("unread", rb_utf8_str_new_cstr(what), memscope_status_reason(status));
 }
+
+struct memscope_held_memory;
+
+/*
+ * Sets the reason for held_by_objects_bytes: the first few types of objects left out, and sizes of IO::Buffers that are
+ * not malloc memory. Caller holds the GVL.
+ */
+void memscope_set_left_out_reason(VALUE reasons, const struct memscope_held_memory *held);
+
+/* Likewise sets a reason for `key`, which also lists objects whose size is never read: fibers and threads. */
+void memscope_set_unasked_reason(VALUE reasons, const char *key, const struct memscope_held_memory *held);

@@ -1,7 +1,5 @@
 #include "bindings/ruby_heap_binding.h"
 
-#include "bindings/held_memory_reason.h"
-
 #include "init.h"
 #include "ruby/gc_pause.h"
 #include "ruby/heap/page_rule.h"

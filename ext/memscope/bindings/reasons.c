@@ -1,4 +1,6 @@
-#include "bindings/held_memory_reason.h"
+#include "bindings/reasons.h"
+
+#include "ruby/held_memory.h"
 
 static VALUE objects_of(uint64_t objects, VALUE type) {
     return memscope_reason_of("objects_of_type", ULL2NUM(objects), type);
