@@ -132,7 +132,7 @@ class ContractTest < MemscopeTest
   end
 
   def test_the_pages
-    found = child_json(<<~RUBY, requires: %w[json rack/mock memscope/web], bundler: true)
+    found = child_json(<<~RUBY, requires: %w[json rack/mock memscope/web], bundle: true)
       Memscope.configure { |c| c.authorize = ->(_request) { true } }
       paths = #{PAGES.inspect} + #{DATA.inspect}
       statuses = paths.to_h { |path| [path, Rack::MockRequest.new(Memscope::Web).get(path).status] }

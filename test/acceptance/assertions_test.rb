@@ -58,7 +58,7 @@ class AssertionsAcceptanceTest < MemscopeTest
     skip_under_sanitizer
     Dir.mktmpdir do |directory|
       ran = ChildProcess.run("DIRECTORY = #{directory.inspect}\n#{SmallRails.source(eager_load: false)}\n#{RAILS}",
-                             bundler: true, requires: %w[rack/mock], env: { "RAILS_ENV" => "test" })
+                             bundle: true, requires: %w[rack/mock], env: { "RAILS_ENV" => "test" })
 
       assert_includes ran.out, "3 runs, 3 assertions, 1 failures, 0 errors, 0 skips", ran
       assert_match(/\+1 Page per iteration \(20, 20, 20, 20, 20\)/, ran.out)

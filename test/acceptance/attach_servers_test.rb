@@ -123,7 +123,7 @@ class AttachServersTest < MemscopeTest
   #
   # @return [Integer] their number
   def with_sidekiq(directory)
-    environment = { **sidekiq_environment(directory), "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile") }
+    environment = sidekiq_environment(directory)
     command = sidekiq(directory, JOBS, threads: 4)
     with_redis(directory) do |socket|
       spawned(*command, environment, directory) do |pid, log|

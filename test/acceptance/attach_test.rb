@@ -11,9 +11,9 @@ class AttachTest < MemscopeTest
 
   PROGRAM = <<~RUBY
     class Order; def initialize(number) = @text = "order \#{number}" * 100; end
-    Thread.new { kept = Array.new(5_000) { |number| Order.new(number) }; sleep; p kept.size }
+    holder = Thread.new { kept = Array.new(5_000) { |number| Order.new(number) }; sleep; p kept.size }
     2.times { Thread.new { loop { Array.new(100) { "a" * 50 } } } } if ARGV.first == "busy"
-    sleep 0.3
+    sleep 0.01 until holder.stop?
     GC.start
     puts
     $stdout.flush

@@ -23,7 +23,7 @@ class CheckApplicationAcceptanceTest < MemscopeTest
     skip_under_sanitizer
     Dir.mktmpdir do |directory|
       File.write(rackup = File.join(directory, "config.ru"), SmallRails.source + RAILS)
-      hash, message = ChildProcess.run(<<~RUBY, bundler: true, requires: %w[memscope json]).json
+      hash, message = ChildProcess.run(<<~RUBY, bundle: true, requires: %w[memscope json]).json
         check = Memscope::Check.application(#{rackup.inspect}, path: "/show", requests: 200)
         message = (Memscope::Check.application(#{rackup.inspect}, path: "/broken") rescue $!.message)
         puts JSON.generate([check.to_h, message])

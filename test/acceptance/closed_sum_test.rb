@@ -97,7 +97,7 @@ class ClosedSumTest < MemscopeTest
   both_allocators "a Rails application booted", in_full: %i[glibc jemalloc] do |preload|
     skip_under_sanitizer
     ledger = assert_closed("require #{File.join(WORKLOADS, 'rails_app.rb').dump}; reading",
-                           preload: preload, bundler: true)
+                           preload: preload, bundle: true)
 
     assert_not_resident_small(ledger) if preload
   end

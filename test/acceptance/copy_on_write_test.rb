@@ -168,7 +168,7 @@ class CopyOnWriteTest < MemscopeTest
 
     both_allocators "surfaces in a child of #{mebibytes} MiB", in_full: [:jemalloc] do |preload|
       skip_under_sanitizer
-      children = child_json(<<~RUBY, preload: preload, bundler: true, timeout: 600)
+      children = child_json(<<~RUBY, preload: preload, bundle: true, timeout: 600)
         #{CHILDREN}
         #{SURFACES}
         grow_heap(#{mebibytes})

@@ -93,7 +93,7 @@ class DepthTest < MemscopeTest
   # Arenas grow while they are read: by pages that were not resident, and heaps that were smaller, a moment before.
   def test_heaps_that_grow_meanwhile
     skip_under_sanitizer
-    answers = child_json(<<~RUBY, requires: ["json", BUSY_PUMA], bundler: true)
+    answers = child_json(<<~RUBY, requires: ["json", BUSY_PUMA], bundle: true)
       def counted = Memscope.snapshot(malloc: true).glibc.then { |glibc| glibc[:uordblks] + glibc[:hblkhd] }
       BusyPuma.while_serving do
         GC.disable

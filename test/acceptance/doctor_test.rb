@@ -340,7 +340,7 @@ class DoctorHealthyTest < DoctorAcceptanceTest
 
   both_allocators "a busy Puma", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
-    patient = patient(<<~RUBY, preload: preload, bundler: true)
+    patient = patient(<<~RUBY, preload: preload, bundle: true)
       require #{"#{WORKLOADS}/busy_puma".dump}
       BusyPuma.while_serving { DIAGNOSE.call }
     RUBY

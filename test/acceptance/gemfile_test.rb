@@ -6,8 +6,10 @@ class GemfileTest < MemscopeTest
   # If reading the Gemfile loads YAML, RubyGems chooses a psych before Bundler does. Where stringio, which psych needs,
   # is there in two versions, each command of the bundle then begins with warnings of unresolved specifications.
   def test_bundler_starts_without_yaml_and_without_warnings
-    source = { "BUNDLE_MEMSCOPE_SOURCE" => Gem.sources.first.uri.to_s }
-    result = ChildProcess.run("puts defined?(Psych).inspect.dump", bundler: true, env: source)
+    skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
+    bundled = { "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile"),
+                "BUNDLE_MEMSCOPE_SOURCE" => Gem.sources.first.uri.to_s }
+    result = ChildProcess.run("puts defined?(Psych).inspect.dump", gems: true, requires: ["bundler/setup"], env: bundled)
 
     assert_empty result.err
     assert_equal "nil", result.json

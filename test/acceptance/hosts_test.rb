@@ -91,7 +91,7 @@ class HostsTest < MemscopeTest
     skip_without_redis
     in_directory do |directory|
       with_redis(directory) do |socket|
-        answer = child_json(<<~RUBY, requires: %w[redis-client], bundler: true)
+        answer = child_json(<<~RUBY, requires: %w[redis-client], bundle: true)
           #{READ}
           one, waiting, admin = Array.new(3) { RedisClient.new(path: #{socket.dump}, timeout: 60, idle_timeout: nil) }
           one.call("MULTI")

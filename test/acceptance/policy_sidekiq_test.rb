@@ -37,8 +37,7 @@ class PolicySidekiqTest < MemscopeTest
 
   def environment(directory, policy)
     sidekiq_environment(directory, "MEMSCOPE_POLICY" => policy, "MEMSCOPE_POLICY_INTERVAL" => "1",
-                                   "MEMSCOPE_POLICY_MIN_UPTIME" => "1", "MEMSCOPE_POLICY_SUPERVISED" => "true",
-                                   "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile"))
+                                   "MEMSCOPE_POLICY_MIN_UPTIME" => "1", "MEMSCOPE_POLICY_SUPERVISED" => "true")
   end
 
   def with_sidekiq(directory, policy: "act", &block)

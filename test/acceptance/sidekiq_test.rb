@@ -61,8 +61,7 @@ class SidekiqTest < MemscopeTest
   def with_sidekiq(directory, application = APPLICATION, &block)
     command = sidekiq(directory, application, threads: 2)
     with_redis(directory) do
-      bundled = { **sidekiq_environment(directory), "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile") }
-      spawned(*command, bundled, directory, &block)
+      spawned(*command, sidekiq_environment(directory), directory, &block)
 
       assert_predicate @ended, :success?
     end

@@ -126,7 +126,7 @@ class HeldMemoryTest < MemscopeTest
 
   # Each message reports the size of all arenas that its own arena was joined with.
   def test_messages_of_google_protobuf
-    extra, reason = child_json(<<~RUBY, bundler: true)
+    extra, reason = child_json(<<~RUBY, bundle: true)
       #{MEASURE}
       require "google/protobuf"
       require "google/protobuf/struct_pb"

@@ -55,7 +55,7 @@ class EagerLoadTest < MemscopeTest
     "tags of jobs" => "Memscope::SidekiqTags" }.each do |name, mount|
     define_method("test_#{name.tr(' ', '_')}_load_the_rest") do
       skip_under_sanitizer
-      waiting, loaded = ChildProcess.run("#{mount}\n#{USE}", requires: ["memscope"], bundler: true).json
+      waiting, loaded = ChildProcess.run("#{mount}\n#{USE}", requires: ["memscope"], bundle: true).json
 
       assert_empty waiting - APART
       assert_empty loaded

@@ -25,7 +25,7 @@ class RailtieTest < MemscopeTest
   def rails(script, preload: nil, env: {})
     script = "#{SmallRails.source(eager_load: false, logs: true)}\n#{script}"
     ran = if preload
-            ChildProcess.run(script, bundler: true, preload: preload, env: env)
+            ChildProcess.run(script, bundle: true, preload: preload, env: env)
           else
             SmallRails.run(script, env: env)
           end

@@ -7,7 +7,7 @@ require "tempfile"
 # Runs Ruby in a real child process: the only way to choose an allocator, since that is decided before main.
 #
 # A child starts bare, so that it measures only the script: without RubyGems (most of the time that Ruby takes to
-# start), and without the Bundler, the allocator settings and the preloads of the test's own process. `bundler: true` is
+# start), and without the Bundler, the allocator settings and the preloads of the test's own process. `bundle: true` is
 # for scripts that need a gem of the bundle, `gems: true` for those that need one of the system's.
 module ChildProcess
   ROOT = File.expand_path("../..", __dir__)
@@ -43,6 +43,9 @@ module ChildProcess
 
   # Why no gem of the bundle is available: only bin/matrix sets it, for its rows. Tests that need one are then skipped.
   WITHOUT_BUNDLE = ENV.fetch("MEMSCOPE_WITHOUT_BUNDLE", nil)
+
+  # RUBYLIB of a child that needs gems of the bundle, which this process has found: Bundler takes a third of a second.
+  BUNDLE = { "RUBYLIB" => Gem.loaded_specs.each_value.flat_map(&:full_require_paths).join(":") }.freeze
 
   # Whether the tests of this run also run in full elsewhere: true with another Ruby and C library (bin/matrix) and
   # under sanitizers (rake test:asan). Repetitions for better odds, or for several sizes, are then left out.
@@ -84,12 +87,11 @@ module ChildProcess
   class << self
     # Runs script (Ruby source) and waits for it. On timeout the child's whole process group is killed and Failure is
     # raised with the output so far.
-    def run(script, preload: nil, env: {}, requires: [], ruby_args: [], timeout: PATIENCE, bundler: false,
-            gems: bundler)
-      raise Minitest::Skip, WITHOUT_BUNDLE if bundler && WITHOUT_BUNDLE
+    def run(script, preload: nil, env: {}, requires: [], ruby_args: [], timeout: PATIENCE, bundle: false,
+            gems: bundle)
+      raise Minitest::Skip, WITHOUT_BUNDLE if bundle && WITHOUT_BUNDLE
 
-      requires = ["bundler/setup", *requires] if bundler
-      env = { "BUNDLE_GEMFILE" => File.join(ROOT, "Gemfile"), **env } if bundler
+      env = { **BUNDLE, **env } if bundle
       run_command(*ruby(gems: gems), *ruby_args, *requires.map { |feature| "-r#{feature}" }, "-e", script,
                   preload: preload, env: env, timeout: timeout)
     end

@@ -13,12 +13,12 @@ module Exporting
     GC.disable # since the script counts collections: only those that it requests run
   RUBY
 
-  def child(script) = ChildProcess.run(script, bundler: true, ruby_args: ["-W0"])
+  def child(script) = ChildProcess.run(script, bundle: true, ruby_args: ["-W0"])
 
   # As docs/metrics.md requires an exporter: nothing of memscope was loaded before.
   def assert_loads_what_it_needs(feature)
     env = { "MEMSCOPE_METRICS_ARENAS" => "1", "MEMSCOPE_METRICS_LEDGER_INTERVAL" => "60" }
-    ran = ChildProcess.run(<<~SCRIPT, bundler: true, ruby_args: ["-W0"], env: env)
+    ran = ChildProcess.run(<<~SCRIPT, bundle: true, ruby_args: ["-W0"], env: env)
       require "#{feature}"
       puts Memscope::Metrics.families.map(&:name).grep(/arena/).any?, Memscope::Ledger.read.to_s.include?("of RSS")
     SCRIPT

@@ -8,14 +8,14 @@ class McpSession
   # hints: the structured content, with symbols as keys.
   Said = Struct.new(:text, :hints, :failed)
 
-  def self.open(*options, &) = with(RbConfig.ruby, "-rbundler/setup", EXE, "mcp", *options, &)
+  def self.open(*options, &) = with(RbConfig.ruby, EXE, "mcp", *options, env: ChildProcess::BUNDLE, &)
 
   # Another server, by its command.
-  def self.with(command, *arguments)
+  def self.with(command, *arguments, env: {})
     raise Minitest::Skip, ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
 
     require "mcp"
-    transport = MCP::Client::Stdio.new(command: command, args: arguments, read_timeout: ChildProcess::PATIENCE)
+    transport = MCP::Client::Stdio.new(command: command, args: arguments, env: env, read_timeout: ChildProcess::PATIENCE)
     yield new(MCP::Client.new(transport: transport))
   ensure
     transport&.close

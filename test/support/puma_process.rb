@@ -42,15 +42,14 @@ class PumaProcess
   # The command of a Ruby with memscope and the bundle's gems that runs one of their programs.
   def self.command(program, *arguments)
     load_path = ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }
-    [RbConfig.ruby, "-W0", *load_path, "-rbundler/setup",
-     "-e", "load Gem.bin_path(#{program.dump}, #{program.dump})", "--", *arguments]
+    [RbConfig.ruby, "-W0", *load_path, Gem.bin_path(program, program), *arguments]
   end
 
   # @param env [Hash{String => String, nil}]
   # @param preload [String, nil] an allocator
   # @return [Hash{String => String, nil}] the environment of a process that finds the bundle's gems
   def self.environment(preload, env)
-    ChildProcess.environment(preload, { "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile"), **env })
+    ChildProcess.environment(preload, { **ChildProcess::BUNDLE, **env })
   end
 
   # @return [String] the server's output and log

@@ -39,14 +39,15 @@ module Services
   # @return [Hash{String => String}] the environment of a Sidekiq whose Redis is in the directory
   def sidekiq_environment(directory, settings = {})
     ChildProcess.environment(nil, { "MEMSCOPE_WORKER_INTERVAL" => "1", "MEMSCOPE_SOCKET_DIRECTORY" => directory,
-                                    "REDIS_URL" => "unix://#{directory}/redis.sock", **settings })
+                                    "REDIS_URL" => "unix://#{directory}/redis.sock",
+                                    **ChildProcess::BUNDLE, **settings })
   end
 
   # @return [Array<String>] the command of the bundle's Sidekiq, which gives jobs a second to end, for that directory
   def sidekiq(directory, application, threads:)
     File.write(File.join(directory, "application.rb"), application)
-    [RbConfig.ruby, "-W0", *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-rbundler/setup",
-     "-e", 'load Gem.bin_path("sidekiq", "sidekiq")', "--", "-r", "./application.rb", "-c", threads.to_s, "-t", "1"]
+    [RbConfig.ruby, "-W0", *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, Gem.bin_path("sidekiq", "sidekiq"),
+     "-r", "./application.rb", "-c", threads.to_s, "-t", "1"]
   end
 
   # @yieldparam socket [String] the path at which a Redis listens

@@ -69,8 +69,8 @@ module SmallRails
 
   # It ends when its standard input does: with this process.
   def self.loaded
-    @loaded ||= IO.popen([ChildProcess.environment(nil, "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile")),
-                          *ChildProcess.ruby(gems: true), "-rbundler/setup", "-e", FORKS], "r+")
+    @loaded ||= IO.popen([ChildProcess.environment(nil, ChildProcess::BUNDLE),
+                          *ChildProcess.ruby(gems: true), "-e", FORKS], "r+")
   end
   private_class_method :loaded
 end

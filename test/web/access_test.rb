@@ -66,7 +66,7 @@ class WebAccessTest < WebCase
 
   # Without Rails, a wrong variable raises when it is used: the request is refused, and the response does not say why.
   def test_a_wrong_variable_lets_nobody_in
-    ran = ChildProcess.run(<<~RUBY, env: { "MEMSCOPE_ACTIONS" => "of" }, bundler: true)
+    ran = ChildProcess.run(<<~RUBY, env: { "MEMSCOPE_ACTIONS" => "of" }, bundle: true)
       require "memscope/web"
       require "stringio"
       env = { "REQUEST_METHOD" => "GET", "PATH_INFO" => "/", "REMOTE_ADDR" => "127.0.0.1", "HTTP_HOST" => "localhost",

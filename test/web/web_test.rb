@@ -32,7 +32,7 @@ class WebTest < WebCase
       variables = "ENV.update(%w[RACK_ENV RAILS_ENV APP_ENV].to_h { |variable| [variable, #{name.dump}] })"
       [variables, "#{variables}; module Rails; def self.env = #{name.dump}; end"]
     end
-    ran = ChildProcess.run("SETTINGS = #{[CONFIGURED, *environments].inspect}\n#{ASKS}", bundler: true)
+    ran = ChildProcess.run("SETTINGS = #{[CONFIGURED, *environments].inspect}\n#{ASKS}", bundle: true)
 
     assert_equal ["200", *["403"] * 4], ran.json
   end

@@ -66,7 +66,7 @@ class HistorySamplerTest < MemscopeTest
 
   # Requests to Puma's control server are not counted.
   def test_requests_of_puma
-    without, control, requests = child_json(<<~RUBY, requires: %w[json net/http], bundler: true)
+    without, control, requests = child_json(<<~RUBY, requires: %w[json net/http], bundle: true)
       #{PREPARE}
       serve = lambda do |name, count|
         server = Puma::Server.new(->(_env) { [200, {}, ["ok"]] })

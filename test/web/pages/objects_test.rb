@@ -218,7 +218,7 @@ class WebObjectsTest < WebCase
 
   # The limit of a file's size ends the child in the middle.
   def test_nothing_is_left_of_a_dump_that_fails
-    status, sentence, left = child_json(<<~RUBY, requires: %w[json memscope], bundler: true)
+    status, sentence, left = child_json(<<~RUBY, requires: %w[json memscope], bundle: true)
       Memscope::Web
       directory = Dir.mktmpdir
       ENV["TMPDIR"] = directory
@@ -240,7 +240,7 @@ class WebObjectsTest < WebCase
   # A process that has not answered in time creates its file when the directory is being removed, and removes the file
   # at the same time as this process.
   def test_nothing_is_left_of_a_dump_that_begins_too_late
-    status, left = child_json(<<~RUBY, requires: %w[json memscope], bundler: true)
+    status, left = child_json(<<~RUBY, requires: %w[json memscope], bundle: true)
       Memscope::Web
       directory = Dir.mktmpdir
       ENV["TMPDIR"] = directory

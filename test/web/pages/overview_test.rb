@@ -78,7 +78,7 @@ class WebOverviewTest < WebCase
       puts JSON.generate([diagnosed.forecast.levers.map(&:to_h), Memscope.purge(:gc, dry_run: true).levers.first.to_h, walks])
     RUBY
     levers, dry_run, walks =
-      child_json(script, requires: %w[json memscope], bundler: true, preload: preload)
+      child_json(script, requires: %w[json memscope], bundle: true, preload: preload)
     gc = levers.find { |lever| lever["name"] == "gc" }
 
     assert_equal({ "object_blocks" => 1 }, walks)
