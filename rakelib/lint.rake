@@ -10,26 +10,26 @@ desc "Run every static check"
 task lint: %w[lint:ruby lint:format lint:tidy lint:cppcheck lint:types lint:docs lint:engine lint:rooms]
 
 namespace :lint do
-  # With SINCE=HEAD~50, only of files that have changed since then, which takes seconds instead of minutes; of all if
-  # RuboCop's configuration or the Gemfile has, or if there is no such commit.
+  # With SINCE=HEAD~50, only of files that have changed since then, which takes seconds instead of minutes.
   task :ruby do
-    changed = ENV.key?("SINCE") ? `git diff --name-only #{ENV.fetch('SINCE')}`.lines(chomp: true) : []
-    all = changed.empty? || changed.intersect?(%w[.rubocop.yml Gemfile])
-    changed += `git ls-files --others --exclude-standard`.lines(chomp: true)
-    files = all ? [] : `rubocop --list-target-files`.lines(chomp: true) & changed
-    sh "rubocop", "--format", "simple", *files if all || files.any?
+    changed = changed_files(/\A(?:\.rubocop\.yml|Gemfile)\z/)
+    files = changed ? `rubocop --list-target-files`.lines(chomp: true) & changed : []
+    sh "rubocop", "--format", "simple", *files unless changed && files.empty?
   end
 
   task(:format) { sh "clang-format", "--dry-run", "-Werror", *C_SOURCES }
 
   # One process per processor, since clang-tidy is single-threaded. NODES=20000 lowers the limit on the states that its
-  # analyzer explores per function (225,000 by default): clang-tidy then takes a fifth of the time.
+  # analyzer explores per function (225,000 by default): clang-tidy then takes a fifth of the time. With SINCE=HEAD~50,
+  # only of sources that have changed since then, or include what has.
   task tidy: "compile:strict" do
     bounds = ENV.key?("NODES") ? ["-Xclang", "-analyzer-config", "-Xclang", "max-nodes=#{Integer(ENV['NODES'])}"] : []
     directories = [RbConfig::CONFIG["rubyhdrdir"], RbConfig::CONFIG["rubyarchhdrdir"]]
     includes = ["ext/memscope", "ext/memscope/engine", "tmp/strict"].map { |directory| "-I#{directory}" } +
                directories.map { |directory| "-isystem#{directory}" }
     sources = FileList["ext/memscope/**/*.c", "test/support/ext/**/*.c"]
+    changed = changed_files(/\A\.clang-tidy\z/)
+    sources = sources.select { |source| with_included(source).intersect?(changed) } if changed
     on_each_processor(sources.each_slice(10)) do |part|
       sh "clang-tidy", "--quiet", *part, "--", *bounds, "-std=c11", "-D_GNU_SOURCE", *includes
     end

@@ -4,7 +4,8 @@ require_relative "support/child_process"
 
 ENV.delete("COLUMNS") # tests compare texts as they are without a terminal
 # Children that inherit this environment start without Bundler, which takes half a second of CPU.
-ENV["RUBYOPT"] &&= ENV["RUBYOPT"].gsub(%r{-r\S*bundler/setup\b}, "").strip.then { |options| options unless options.empty? }
+options = ENV.fetch("RUBYOPT", "").gsub(%r{-r\S*bundler/setup\b}, "").strip
+ENV["RUBYOPT"] = options.empty? ? nil : options
 
 ChildProcess::LOAD_PATH.reverse_each { |directory| $LOAD_PATH.unshift(directory) }
 
