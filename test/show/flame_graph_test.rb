@@ -191,12 +191,27 @@ class FlameGraphTest < MemscopeTest
     end
   end
 
-  def test_a_small_page_takes_75_kilobytes
+  DATA = %r{(?<=id="profile">).*?(?=</script>)}m
+
+  # The data is beside that: its names, and each file once.
+  def test_a_page_takes_75_kilobytes_without_its_data
     page = shop.to_html
 
-    assert_operator page.bytesize, :<=, 75_000
+    assert_operator page.sub(DATA, "").bytesize, :<=, 75_000
     assert_includes page, "Permission to use, copy, modify, and/or distribute this software"
     assert_includes page, "d3-flame-graph:\n\nApache License 2.0"
+  end
+
+  # As of a real program: most frames are of a few files, whose paths are long.
+  def test_a_frame_does_not_repeat_its_file
+    frames = Array.new(1_000) do |number|
+      Profiles.native("function#{number}", "/srv/#{'directory/' * 10}lib#{number % 3}.so")
+    end
+    profile = Profiles.profile(Profiles.whole(frames, [Profiles.stack([*0...1_000], MEBIBYTE, 0)]))
+    data = profile.to_html[DATA]
+
+    assert_equal 3, data.scan("/srv/").size
+    assert_operator data.bytesize, :<=, 35_000
   end
 
   # The same colours as the pages of Memscope::Web, in one file that needs no other.

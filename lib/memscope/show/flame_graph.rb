@@ -65,8 +65,11 @@ module Memscope
       # For the script. The squared errors of stacks sum to the squared error of a frame, except of objects: their
       # samples are not independent of each other (Shares), so only the table shows errors.
       def data
-        frames = [*@profile.frames.map { |frame| frame(frame) }, ["[no frames]", KINDS.size - 1, nil]]
-        body = { difference: @profile.difference?, errors: !@profile.objects?, frames: frames, stacks: stacks }
+        files = @profile.frames.filter_map { |frame| file(frame) }.uniq
+        index = files.each_with_index.to_h
+        frames = [*@profile.frames.map { |frame| frame(frame, index) }, ["[no frames]", KINDS.size - 1, nil, nil]]
+        body = { difference: @profile.difference?, errors: !@profile.objects?, files: files, frames: frames,
+                 stacks: stacks }
         JSON.generate(body).gsub(/[<>&\u2028\u2029]/, UNSAFE)
       end
 
@@ -80,8 +83,12 @@ module Memscope
         sums.reject { |_path, bytes,| bytes.zero? }
       end
 
-      # A fourth element, 1, marks frames of frameworks, which the page can fold.
-      def frame(one) = [one.name, colour(one), one.place || one.library, *(1 if Libraries.framework?(one.library))]
+      # A fifth element, 1, marks frames of frameworks, which the page can fold.
+      def frame(one, index)
+        [one.name, colour(one), index[file(one)], one.lineno, *(1 if Libraries.framework?(one.library))]
+      end
+
+      def file(one) = one.path || one.library
 
       # An index into KINDS.
       def colour(frame)

@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const { frames, stacks, difference, errors } = JSON.parse(document.getElementById("profile").textContent);
+  const { files, frames, stacks, difference, errors } = JSON.parse(document.getElementById("profile").textContent);
   const element = (id) => document.getElementById(id);
   const area = element("chart");
 
@@ -21,7 +21,7 @@
     let run = [];
     let between = [];
     path.forEach((frame, index) => {
-      if (index < end && frames[frame][3]) {
+      if (index < end && frames[frame][4]) {
         run.push(...between, frame);
         between = [];
       } else if (index < end && run.length && frames[frame][1] === 2) {
@@ -78,7 +78,10 @@
   };
 
   let whole;
-  const place = (data) => data.frame < 0 ? "" : frames[data.frame][2];
+  const place = (data) => {
+    const [, , file, line] = frames[data.frame] ?? [];
+    return [files[file], line].filter((part) => part != null).join(":");
+  };
   const label = ({ data }) => {
     const bytes = (difference && data.bytes > 0 ? "+" : "") + size(data.bytes);
     const share = difference || !whole ? "" : ", " + (100 * data.value / whole).toFixed(1) + " %";
