@@ -123,6 +123,9 @@ class DeathsTest < MemscopeTest
       threads 1, 1
       silence_single_worker_warning
       plugin :memscope
+    RUBY
+    # Of the configuration, before any worker.
+    GROWS = <<~RUBY
       app do |environment|
         Memscope::BlackBox::Runs.during("GrowController#grow") do
           (Thread.main[:held] ||= []) << ("x" * 2_000_000) && sleep(0.05) while environment["PATH_INFO"] == "/grow"
@@ -131,8 +134,17 @@ class DeathsTest < MemscopeTest
       end
     RUBY
 
+    # Of config.ru, which each worker loads.
+    LOGS = <<~RUBY
+      require "logger"
+      sleep 1
+      Memscope.configure { |c| c.logger = Logger.new("application.log") }
+      run ->(_environment) { [200, {}, ["ok"]] }
+    RUBY
+
     def initialize(directory, group = nil)
-      File.write(File.join(directory, "puma.rb"), CONFIGURATION)
+      File.write(File.join(directory, "puma.rb"), group ? CONFIGURATION + GROWS : CONFIGURATION)
+      File.write(File.join(directory, "config.ru"), LOGS)
       command = self.class.command("puma", "-C", "puma.rb")
       super(group ? within(group, command) : command,
             self.class.environment(nil, "RACK_ENV" => "test", "MEMSCOPE_SOCKET_DIRECTORY" => "#{directory}/sockets"),
@@ -168,17 +180,17 @@ class DeathsTest < MemscopeTest
     end
   end
 
-  # Its master, which has held it, notes the status that Puma reaps.
+  # Its master notes the status that Puma reaps. Its successor tells once its application has booted.
   def test_a_worker_of_puma_that_crashes
     skip_under_sanitizer
     skip "no kernel before Linux 6.15 tells" if (kernel <=> [6, 15]).negative?
     Cluster.run(@directory) do |server|
       worker = server.until_found("worker") { reported(server.pid) }
       Process.kill(:SEGV, worker.pid)
-      box = Dir.glob("#{@directory}/sockets/#{worker.pid}-*.box").first
-      server.until_found("status") { File.exist?("#{box}.ended") }
+      log = File.join(@directory, "application.log")
+      line = server.until_found("line in the application's log") { File.read(log)[/ memscope: puma worker 0 .*/] }
 
-      assert_match(/\AEnded by SIGABRT, as the kernel has recorded: Ruby/, Memscope.postmortem(box).ended_why)
+      assert_match(/Ended by SIGABRT, as the kernel has recorded: Ruby/, line)
     end
   end
 

@@ -23,6 +23,19 @@ class NotificationsTest < MemscopeTest
     end
   end
 
+  def test_subscribers_that_do_not_return_are_not_more_and_more
+    load_active_support
+    go = Queue.new
+    most = Notifications::MAX_THREADS
+    ActiveSupport::Notifications.subscribed(->(*) { go.pop }, "purge.memscope") do
+      _out, err = capture_io { (most + 2).times { Notifications.tell(:purge) { {} } } }
+
+      assert_equal 2, err.scan("a subscriber to purge.memscope failed: 16 of them are still running").size
+      most.times { go << nil }
+      Thread.pass while Thread.list.any? { |thread| thread.name == Notifications::THREAD }
+    end
+  end
+
   # The payload of no subscriber is not made.
   def test_without_a_subscriber_nothing_is_made
     notified(:purge, ->(*) {}) { assert_nil(Notifications.tell(:verdict) { flunk }) }
@@ -42,7 +55,7 @@ class NotificationsTest < MemscopeTest
   end
 
   def test_a_subscriber_that_raises_is_reported
-    [RuntimeError, NotImplementedError].each do |error|
+    [RuntimeError, NotImplementedError, NoMemoryError].each do |error|
       notified(:verdict, ->(*) { raise error, "no" }) do
         assert_output("", /\Amemscope: a subscriber to verdict.memscope failed: .*no.*\n\z/m) do
           Notifications.tell(:verdict) { {} }

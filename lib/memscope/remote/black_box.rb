@@ -21,23 +21,27 @@ module Memscope
     # Seconds between two looks at the memory that is left, and between two samples near the end.
     LOOK = 1
     SOON = 0.5
+    # Seconds until this process tells of others that have ended: their master may note their status first. And until it
+    # does although its application has not booted.
+    TELLS = (1.5..120)
     # The rows that are recorded of each list.
     ROWS = { census: 20, retainers: 10, lines: 10, threads: 50, runs: 50 }.freeze
     # The roles of processes that are not the topmost of their container.
     FORKED = /worker|child/
-    private_constant :FORKED, :SECONDS, :SELDOM, :LOOK, :SOON, :ROWS
+    private_constant :FORKED, :SECONDS, :SELDOM, :LOOK, :SOON, :TELLS, :ROWS
 
     class << self
       # Starts a box for this process, or for the process that forked it, in a moment. Raises nothing.
       #
       # @param role [String] "puma worker", "puma master", "puma", "sidekiq", "solid queue worker", "process"
       # @param index [Integer, nil] Puma's number of the worker
+      # @yieldreturn [Boolean] whether the application has booted, and so has a logger and subscribers (default: it has)
       # @return [void]
-      def start(role: Identity.role, index: nil)
+      def start(role: Identity.role, index: nil, &booted)
         return unless Configuration.effective(:black_box)
 
         @hooked ||= hook
-        launch(new(role, index), 0)
+        launch(new(role, index, booted), 0)
       end
 
       # @return [Hash{Symbol => Object}, nil] `path`, `bytes`, `in_memory` (whether it counts in the memory of the
@@ -58,7 +62,7 @@ module Memscope
       # A child that ends within seconds has no box.
       def forked
         role = Runtime.current.forked_from_recorded
-        launch(new("#{role.delete_suffix(' child')} child", nil), SECONDS) if role
+        launch(new("#{role.delete_suffix(' child')} child", nil, nil), SECONDS) if role
       end
 
       def launch(box, delay)
@@ -74,9 +78,10 @@ module Memscope
     # @return [String]
     attr_reader :role
 
-    def initialize(role, index)
+    def initialize(role, index, booted)
       @role = role
       @index = index
+      @booted = booted
       @written = {}
       @approach = Approach.new
       @termination_log = TerminationLog.new unless role.match?(FORKED)
@@ -90,6 +95,7 @@ module Memscope
       return SELDOM unless Native.black_box
 
       record(Clock.now)
+      tell
       pause
     rescue StandardError => e
       warn "memscope: black box: a record failed: #{e.message} (#{e.class})" unless @reason
@@ -119,15 +125,24 @@ module Memscope
       identity = Identity.read(@role, @index)
       name = Boxes.file_name(Process.pid, ProcessIdentity.current.started)
       _on_disk, directory = [true, false].product(Boxes.directories).find { |disk, one| create(one, name, disk) }
-      settle(directory, identity) if directory
-    end
+      return unless directory
 
-    # The first text. Others of this service may have ended without anybody to tell of it.
-    def settle(directory, identity)
       @reason = nil
       write(:identity, identity)
-      Boxes.tell(directory, identity[:service])
-      Boxes.sweep(directory)
+      @began = Clock.now
+      @untold = [directory, identity[:service]]
+    end
+
+    # Others of this service may have ended without anybody to tell of it.
+    def tell
+      return unless @untold
+
+      age = Clock.now - @began
+      return if age < TELLS.min || (age < TELLS.max && @booted && !@booted.call)
+
+      Boxes.tell(*@untold)
+      Boxes.sweep(@untold.first)
+      @untold = nil
     end
 
     # @return [true, nil] nil for a directory in memory, if it must be on a disk, and for one that refuses the box
@@ -146,7 +161,7 @@ module Memscope
     end
 
     def pause
-      return SOON if @approach.near?
+      return SOON if @untold || @approach.near?
 
       @approach.limited? ? LOOK : SECONDS
     end

@@ -129,8 +129,6 @@ module Memscope
       def claim(path) = SystemCall.attempt { File.open(path, "wx", 0o600) { true } }
 
       def announce(death)
-        return unless death.violent?
-
         line = "memscope: #{death.sentence}"
         logger = Configuration.effective(:logger)
         logger ? logger.warn(line) : $stderr.write("#{line}\n") # no warning, which -W0 would hide

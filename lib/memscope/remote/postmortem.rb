@@ -18,7 +18,7 @@ module Memscope
   # A box is data from elsewhere: a slot that is damaged or invalid is nil, with a reason.
   class Postmortem < Reading
     # :running; :exit, it exited by itself; :signal, it ended on a signal that it handles; :oom_kill, ended by the
-    # kernel for lack of memory; :likely_oom_kill; :killed, by SIGKILL, a crash or exit!, but not for lack of memory;
+    # kernel for lack of memory; :likely_oom_kill; :killed, by SIGKILL, a crash or exit! (without its status);
     # :unknown, it was killed, and it cannot be known whether for lack of memory.
     ENDS = declared(:ended).one_of
     # Those without a last word.

@@ -29,13 +29,17 @@ module Memscope
     # @return [void]
     def self.watch(log = nil)
       History.start if Configuration.effective(:history)
-      BlackBox.start(role: log ? "puma" : BlackBox::Identity.role) if Runtime.current.black_box.nil?
+      BlackBox.start(role: log ? "puma" : BlackBox::Identity.role) { !log || serves? } if Runtime.current.black_box.nil?
       return current.resume if current
 
       watch = Watch.new(Reporter.new(role: :single), controller: Controller.new(SingleHost.new, log))
       Runtime.current.workers = watch.tap(&:start)
       nil
     end
+
+    # @api private
+    # @return [Boolean] whether this process has a server of Puma, which begins once the application has booted
+    def self.serves? = Thread.list.any? { |thread| thread.name&.start_with?("puma srv") }
 
     # @api private
     # @return [Watch, Cluster, nil] the object that takes this process's readings. nil if nothing was started, as in a

@@ -4,6 +4,10 @@ module Memscope
   # Events for subscribers of ActiveSupport::Notifications, where the application has loaded it.
   # @api private
   module Notifications
+    THREAD = "memscope event"
+    # Maximum threads at a time. An event beside that many subscribers that have not returned is lost.
+    MAX_THREADS = 16
+
     # Runs the subscribers in a thread of their own, so that the process's sampling and its pages do not wait for them.
     # A subscriber that raises is reported on standard error.
     #
@@ -17,19 +21,24 @@ module Memscope
       reported(event) do
         next unless ::ActiveSupport::Notifications.notifier.listening?(event)
 
+        raise ThreadError, "#{MAX_THREADS} of them are still running" if running >= MAX_THREADS
+
         payload = yield
-        Forks.background("memscope event") do
-          reported(event) { ::ActiveSupport::Notifications.instrument(event, payload) }
+        Forks.background(THREAD) do
+          reported(event, Exception) { ::ActiveSupport::Notifications.instrument(event, payload) }
         end
       end
       nil
     end
 
-    def self.reported(event)
+    def self.running = Thread.list.count { |thread| thread.name == THREAD }
+
+    # In its own thread, any Exception: NoMemoryError must not reach the host by Thread.abort_on_exception.
+    def self.reported(event, *others)
       yield
-    rescue StandardError, ScriptError => e
+    rescue StandardError, ScriptError, *others => e
       $stderr.write("memscope: a subscriber to #{event} failed: #{e.message} (#{e.class})\n") # also under -W0
     end
-    private_class_method :reported
+    private_class_method :running, :reported
   end
 end

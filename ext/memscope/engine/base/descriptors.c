@@ -22,7 +22,7 @@
 #endif
 
 /* At most this many open descriptors are noted. Children inherit the others. */
-#define SLOTS 64
+#define SLOTS 256
 /* Maximum waits, of WAIT_NS each: of a fork for threads that are opening a descriptor, and of these for a fork. */
 #define WAITS_OF_A_FORK 4000
 #define WAITS_FOR_A_FORK 10000

@@ -51,7 +51,7 @@ module Memscope
         reporter = Reporter.new(role: :worker, index: index)
         watch = Watch.new(reporter, master_pid: @pid) { |worker| @channel.send(worker) }
         start_history if Configuration.effective(:history) # before the first reading, which the history uses
-        BlackBox.start(role: "puma worker", index: index)
+        BlackBox.start(role: "puma worker", index: index) { Workers.serves? }
         watch.start
         Runtime.current.workers = watch
       end
@@ -93,7 +93,7 @@ module Memscope
       # Receives reports, and takes readings of this process itself, in the thread of Runtime::Sampling.
       def run
         History::Sampler.start(History::Sampler::MIN_WALK_SECONDS) if Configuration.effective(:history)
-        BlackBox.start(role: "puma master")
+        BlackBox.start(role: "puma master") { handles.any? }
         @watch = Watch.new(Reporter.new(role: :master), controller: @controller, **PACE)
         @due = @seldom = Clock.now
         @collected ||= GC.stat(:total_allocated_objects)
@@ -192,8 +192,8 @@ module Memscope
         # The worker may replace one that has ended, whose report is then dropped.
         received = Received.new(text)
         @host&.reported(received)
-        @endings.hold(pid)
         @reports = { **living(@reports), pid => received }.freeze
+        @endings.hold(pid)
       rescue StandardError => e
         fail_once(e)
       end

@@ -6,6 +6,9 @@ module Memscope
     # reaps them (Linux 6.15). It is noted beside their boxes, for Memscope.postmortem.
     # @api private
     class Endings
+      # Maximum processes that are held.
+      MAX_HELD = 128
+
       def initialize
         @held = {}
         @lock = Mutex.new
@@ -13,13 +16,15 @@ module Memscope
 
       # @param pid [Integer] of a worker that runs
       def hold(pid)
+        return if @held.size >= MAX_HELD
+
         started = ProcessIdentity.of(pid).started
         descriptor = started && Native.hold_process(pid, started)
         @lock.synchronize { @held[Boxes.file_name(pid, started)] = descriptor } if descriptor
       end
 
-      # Notes those that have ended. Called by the thread that samples the master and, before a successor tells of them,
-      # by Puma's loop.
+      # Notes those that have ended. Called by the thread that samples the master, and by Puma's loop once it has forked
+      # a successor.
       def note
         @lock.synchronize do
           @held.reject! do |name, descriptor|
