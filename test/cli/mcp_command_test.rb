@@ -4,6 +4,7 @@ require_relative "../test_helper"
 require_relative "../support/command_line"
 require_relative "../support/listening"
 require_relative "../support/mcp_session"
+require "io/wait"
 
 class McpCommandTest < MemscopeTest
   include CommandLine
@@ -103,6 +104,41 @@ class McpCommandTest < MemscopeTest
       assert_match(/disallowed additional property/, session.ask("heap", pid: gone, contents: true).text)
       assert_match(/backend.*jemalloc, imports/m, session.ask("profile", pid: Process.pid, backend: "none").text)
     end
+  end
+
+  def test_a_profile_takes_at_most_a_minute
+    McpSession.open do |session|
+      said = session.ask("profile", pid: Process.pid, seconds: 61)
+
+      assert said.failed
+      assert_match(/seconds.* 60\b/, said.text)
+      assert_match(/above 0, up to 60\z/, session.tools.find { |tool| tool.name == "profile" }
+                                                .input_schema.dig("properties", "seconds", "description"))
+    end
+  end
+
+  def test_a_profile_ends_when_the_assistant_goes
+    asking do |_session, pid|
+      profiled = Memscope::Client.new(pid)
+      server = IO.popen([RbConfig.ruby, "-rbundler/setup", McpSession::EXE, "mcp"], "r+")
+      request(server, 1, "initialize", protocolVersion: "2025-06-18", capabilities: {},
+                                       clientInfo: { name: "test", version: "1" })
+      server.gets
+      request(server, 2, "tools/call", name: "profile", arguments: { pid: pid, seconds: 60 })
+      sleep 0.05 until profiled.call(:malloc_profile_state)["running"] || server.wait_readable(0)
+      gone = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      server.close_write
+
+      assert_match(/"confidence":"estimates from samples/, server.read)
+      assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - gone, :<, 50
+      refute profiled.call(:malloc_profile_state)["running"]
+    ensure
+      server&.close
+    end
+  end
+
+  def request(server, id, method, **params)
+    server.puts JSON.generate(jsonrpc: "2.0", id: id, method: method, params: params)
   end
 
   # A process without a history is not watched until it has one.

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "io/wait"
 require "stringio"
 
 module Memscope
@@ -22,6 +23,10 @@ module Memscope
 
       require_relative "mcp/answer"
 
+      # Of an answer: meanwhile, no other call is answered, and none is cancelled.
+      MOST = { seconds: 60 }.freeze
+      SECONDS = Limit.new(FRACTION, MOST[:seconds].method(:>=), WORDS["seconds"]).freeze
+
       # A command that waits for nobody, and keeps the readings that it prints.
       module AtOnce
         def readings = @readings || []
@@ -34,6 +39,11 @@ module Memscope
         def deliver_readings(readings, **) = super.tap { @readings = readings }
 
         def observes? = false
+
+        def limit_of(name) = name == :seconds ? SECONDS : super
+
+        # Not longer than standard input is open.
+        def sleep(seconds) = $stdin.wait(IO::PRIORITY, seconds)
       end
       private_constant :AtOnce
 
@@ -72,7 +82,8 @@ module Memscope
         properties = command(name).arguments.to_h do |argument, (switch, limit)|
           type = switch.arg ? TYPES.fetch(limit&.type, "string") : "boolean"
           words = [*switch.desc.grep_v(/\Adefault: /), limit&.words]
-          [argument, { type: type, description: words.compact.join(" "), default: DEFAULTS[argument] }.compact]
+          [argument, { type: type, description: words.compact.join(" "), default: DEFAULTS[argument],
+                       maximum: MOST[argument] }.compact]
         end
         properties[:pid] = { type: "integer", enum: @given.values_at(:pid) } if @given.key?(:pid)
         { properties: { **properties, part: PART }, additionalProperties: false,
