@@ -105,9 +105,9 @@ module Memscope
         given = { **DEFAULTS.slice(*asked.arguments.keys), **@given.slice(:pid), **arguments }
         given.select! { |_option, value| value }
         asked.run(given.map { |option, value| value == true ? dashed(option) : "#{dashed(option)}=#{value}" })
-        Answer.new(name, given, out.string, asked.readings)
+        Answer.new(name, given, out.string, asked.readings, tools: tools)
       rescue Failure => e
-        Answer.new(name, given, "#{out.string}#{e.message}", nil)
+        Answer.new(name, given, "#{out.string}#{e.message}", nil, tools: tools)
       end
     end
   end

@@ -64,12 +64,25 @@ class McpAnswerTest < MemscopeTest
                                                     .hints[:next].map(&:values)
   end
 
+  def test_after_a_failure_comes_another_process_or_what_the_text_names
+    assert_equal [["ps", {}]], next_calls("--pid -1: not allowed", readings: nil)
+    assert_equal [["report", { pid: 7 }]], next_calls("try memscope report --pid 7", tool: "heap", readings: nil)
+    assert_empty next_calls("no", tool: "ps", readings: nil)
+    assert_empty Answer.new("heap", { pid: 7 }, "no process 7", nil, tools: ["heap"]).hints[:next]
+  end
+
+  def test_a_failure_has_no_lists
+    assert_match(/\Alists above show at most 3 rows/, answer("", tool: "heap", top: 3).text(1).lstrip)
+    assert_equal "no\nconfidence: none: there is no reading\nnext: ps {}",
+                 answer("no", tool: "heap", readings: nil, top: -3).text(1)
+  end
+
   def test_how_sure_an_answer_is
     ledger = Memscope.ledger
     verdict = Memscope.verdict
 
     assert_equal "estimates from samples, with their errors", answer("", tool: "profile").hints[:confidence]
-    assert_equal "0 % that this kind of growth is right", answer("", readings: [verdict]).hints[:confidence]
+    assert_equal "none: it is too early to judge", answer("", readings: [verdict]).hints[:confidence]
     assert_match(/\Aexact/, answer("", readings: [ledger]).hints[:confidence])
     assert_equal "none: there is no reading", answer("", readings: nil).hints[:confidence]
     assert_equal [true, nil], [answer("", readings: nil).failed, answer("", readings: []).failed || nil]

@@ -16,15 +16,19 @@ module Memscope
         # What to ask next if the text names nothing.
         NEXT = { "ps" => "doctor", "report" => "doctor", "watch" => "doctor", "doctor" => "heap", "tags" => "heap",
                  "profile" => "heap" }.freeze
+        # What to ask if a call failed and its text names nothing.
+        FIRST = { tool: "ps", arguments: {} }.freeze
         COMMAND = /\bmemscope (#{TOOLS.join('|')})((?: --[a-z-]+(?:[= ][^\s`-][^\s`]*)?)+)/
         OPTION = /--([a-z-]+)(?:[= ]([^\s-]\S*))?/
 
         attr_reader :hints, :failed
 
         # @param readings [Array<Reading>, nil] nil if the command failed
-        def initialize(tool, arguments, text, readings)
+        # @param tools [Array<String>] those that can be asked
+        def initialize(tool, arguments, text, readings, tools: TOOLS)
           @call = { tool: tool, arguments: arguments }
           @parts = parts_of(text)
+          @tools = tools
           @failed = readings.nil?
           @hints = { confidence: confidence(readings), next: suggested(text.gsub(/\s+/, " ")) }
         end
@@ -52,7 +56,7 @@ module Memscope
         end
 
         def below
-          top = WORDS.fill("top", top: @call[:arguments][:top]) if @call[:arguments].key?(:top)
+          top = WORDS.fill("top", top: @call[:arguments][:top]) if @call[:arguments].key?(:top) && !@failed
           [*top, "confidence: #{@hints[:confidence]}", *@hints[:next].map { |call| "next: #{told(call)}" }]
         end
 
@@ -63,7 +67,7 @@ module Memscope
           return WORDS["failed"] unless readings
 
           share, = readings.grep(Verdict).map(&:confidence)
-          return WORDS.fill("sure", share: (share * 100).round) if share
+          return WORDS.fill(share.positive? ? "sure" : "early", share: (share * 100).round) if share
 
           reasons = readings.flat_map { |reading| reading.reasons.map { |name, why| "#{name} (#{why[0, 100]})" } }
           return WORDS[{ "profile" => "sampled", "ps" => "as_told" }.fetch(@call[:tool], "exact")] if reasons.empty?
@@ -81,6 +85,8 @@ module Memscope
 
         # About this process, or the first that is listed.
         def usual(text)
+          return [FIRST].select { |call| @tools.include?(call[:tool]) && call[:tool] != @call[:tool] } if @failed
+
           pid = @call[:arguments][:pid] || text[/ (\d+) /, 1]&.to_i
           NEXT.key?(@call[:tool]) && pid ? [{ tool: NEXT[@call[:tool]], arguments: { pid: pid } }] : []
         end
