@@ -141,6 +141,13 @@ class McpCommandTest < MemscopeTest
     server.puts JSON.generate(jsonrpc: "2.0", id: id, method: method, params: params)
   end
 
+  def test_a_whole_float_is_an_integer
+    McpSession.open do |session|
+      assert_includes session.ask("report", pid: Process.pid.to_f, part: 1.0).text, "pid #{Process.pid}"
+      assert_match(/pid/, session.ask("report", pid: 1.5).text)
+    end
+  end
+
   # A process without a history is not watched until it has one.
   def test_a_process_without_a_history
     asking do |session, pid|

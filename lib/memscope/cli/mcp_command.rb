@@ -94,10 +94,14 @@ module Memscope
 
       # Another part of the last answer is of the same reading.
       def answer(name, part: 1, **arguments)
+        arguments.transform_values! { |value| whole(value) }
         question = [name, arguments]
         @last = [question, read(name, arguments)] unless part > 1 && @last&.first == question
         [@last.last, part]
       end
+
+      # 8008.0 is an integer to a JSON schema.
+      def whole(value) = value.is_a?(Float) && (value % 1).zero? ? value.to_i : value
 
       def read(name, arguments)
         out = StringIO.new.set_encoding(Encoding::UTF_8)
