@@ -172,7 +172,7 @@ class McpCommandTest < MemscopeTest
     ran = ChildProcess.run_command(*command("mcp"))
 
     assert_equal 74, ran.status.exitstatus
-    assert_match(/\Amemscope mcp: memscope mcp needs the gem mcp, which is not installed: add `gem "mcp", "~> 1.9"`/,
-                 ran.err)
+    assert_equal "memscope mcp: it needs the gem mcp, which is not installed: add `gem \"mcp\", \"~> 1.9\"` to the " \
+                 "Gemfile, or run gem install mcp\n", ran.err
   end
 end

@@ -299,8 +299,8 @@ class LoadingGemTest < MemscopeTest
     { {} => 'gem "orbit-gem"', { version: ">= 2.2" } => 'gem "orbit-gem", ">= 2.2"' }.each do |given, line|
       error = assert_raises(LoadError) { load(gem: "orbit-gem", **given) }
 
-      assert_equal "memscope/orbit needs the gem orbit-gem, which is not installed: add `#{line}` to the Gemfile",
-                   error.message
+      assert_equal "memscope/orbit needs the gem orbit-gem, which is not installed: add `#{line}` to the Gemfile, or " \
+                   "run gem install orbit-gem", error.message
     end
   end
 

@@ -50,7 +50,7 @@ module Memscope
       private
 
       def perform
-        Loading.gem("mcp", "memscope mcp", version: "~> 1.9")
+        Loading.gem("mcp", "it", version: "~> 1.9")
         MCP::Server::Transports::StdioTransport.new(server).open
         FINE
       rescue LoadError => e

@@ -48,7 +48,7 @@ module Memscope
       # Requires a gem that a part of memscope needs and memscope itself does not.
       #
       # @param version [String, nil] which versions of the gem are new enough: ">= 2.2"
-      # @raise [LoadError] if the gem is missing. The message has the line for the Gemfile
+      # @raise [LoadError] if the gem is missing. The message has the line for the Gemfile, and the command
       def gem(name, part, feature: name, version: nil)
         require feature
         loaded = ::Gem.loaded_specs[name] if version
@@ -82,7 +82,7 @@ module Memscope
       private
 
       def missing(name, part, version)
-        LoadError.new(Reasons.sentence([:gem_missing, part, name, [name, *version].map(&:inspect).join(", ")]))
+        LoadError.new(Reasons.sentence([:gem_missing, part, name, [name, *version].map(&:inspect).join(", "), name]))
       end
 
       def exhausted?
