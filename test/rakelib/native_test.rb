@@ -106,6 +106,15 @@ class NativeTest < Minitest::Test
     assert_equal NativeGems::MINORS, versions.sort
   end
 
+  # Without a lockfile, each release takes their newest versions.
+  def test_a_release_is_built_with_few_gems
+    job = YAML.safe_load_file(File.expand_path("../../.github/workflows/release.yml", __dir__)).dig("jobs", "gems")
+    groups = File.read(File.expand_path("../../Gemfile", __dir__)).split(/^group /)
+
+    assert_equal({ "BUNDLE_ONLY" => "default" }, job["env"])
+    assert_equal %w[minitest rake rake-compiler], groups.first.scan(/^gem "(.+?)"/).flatten
+  end
+
   private
 
   def specification(*minors)
