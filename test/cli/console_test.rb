@@ -78,11 +78,20 @@ class ConsoleTest < MemscopeTest
   end
 
   def test_an_expression_is_measured_in_its_scope
-    _, measured, kept = typed(IRB, "number = 1000; nil", "mem measure KEPT = Array.new(number) { Object.new }",
-                              "KEPT.size")
+    _, measured, kept = typed(IRB, "number = 1000; nil", "mem measure kept = Array.new(number) { Object.new } # all",
+                              "kept.size")
 
     assert_match(/^ +40,000 +1,000 +40,000 +1,000  Object$/, measured)
+    assert_match(/  \(mem\):1$/, measured)
+    refute_match(/\.rb:\d+$/, measured)
     assert_includes kept, "=> 1000"
+  end
+
+  def test_help_and_measure_alone
+    help, measure = typed(IRB, "mem --help", "mem measure")
+
+    assert_match(/^mem measure EXPRESSION +what the expression allocates/, help)
+    assert_includes measure, "mem: measure needs an expression: mem measure EXPRESSION"
   end
 
   def test_what_is_wrong_is_said_and_the_console_goes_on

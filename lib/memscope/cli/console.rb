@@ -31,7 +31,11 @@ module Memscope
       # @param argument [String] the rest of the line
       def execute(argument)
         name, rest = argument.split(" ", 2)
-        name == "measure" && rest ? measure(rest) : run(argument)
+        case name
+        when "--help", "-h" then puts WORDS[:console_help]
+        when "measure" then rest.to_s.empty? ? warn("mem: #{WORDS[:without_expression]}") : measure(rest)
+        else run(argument)
+        end
         nil
       end
 
@@ -46,9 +50,12 @@ module Memscope
         warn "mem: #{e.message}"
       end
 
+      # The expression is compiled before it is measured. Its local variables are the console's, not the block's.
       def measure(expression)
-        $stdout.write(Report.render(Memscope.measure { irb_context.workspace.evaluate(expression, "(mem)") },
-                                    **Report::Display.of($stdout).to_h))
+        workspace = irb_context.workspace
+        workspace.evaluate("if false\n#{expression}\nend", "(mem)", 0)
+        block = workspace.evaluate("proc {\n#{expression}\n}", "(mem)", 0)
+        $stdout.write(Report.render(Memscope.measure(&block), **Report::Display.of($stdout).to_h))
       end
     end
 
