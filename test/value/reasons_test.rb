@@ -14,7 +14,8 @@ class ReasonsTest < MemscopeTest
   ARGUMENT = /(?<argument>(?:[^,()"]|"[^"]*"|#{CALL})+)/
   # Functions that return ids.
   RETURNING = { "jemalloc.c" => "reason_for_no_stats", "ruby_heap.c" => "(?:walk_pages|each_page)",
-                "event_hooks.c" => "memscope_event_hooks_obstacle" }.freeze
+                "event_hooks.c" => "memscope_event_hooks_obstacle", "allocation_trace.c" => "prepare",
+                "object_sampler.c" => "prepare" }.freeze
 
   def test_each_id_that_c_names_has_a_sentence
     assert_operator named.size, :>, 70

@@ -27,7 +27,8 @@ module Memscope
     # after a process's last sample was read after its end.
     AFTER = 15
     # Why what a process need not record is missing.
-    UNRECORDED = %i[lines heap census tags].to_h { |slot| [slot, :"box_without_#{slot}"] }.freeze
+    UNRECORDED = { lines: :box_without_lines, heap: :box_without_heap, census: :box_without_census,
+                   tags: :box_without_tags }.freeze
     # Times, in milliseconds, of four-digit years.
     TIMES = (0..253_402_300_799_999)
     # The part of its limit that a process near its end has left.
