@@ -43,8 +43,8 @@ class NotificationsTest < MemscopeTest
 
   # Also while ActiveSupport has not loaded its notifications: nobody can have subscribed.
   def test_without_active_support_nothing_is_made_or_loaded
-    [[[], false], [["active_support"], true]].each do |requires, bundler|
-      before, after = child_json(<<~RUBY, requires: ["json", *requires], bundler: bundler)
+    [[[], false], [["active_support"], true]].each do |requires, bundle|
+      before, after = child_json(<<~RUBY, requires: ["json", *requires], bundle: bundle)
         before = $LOADED_FEATURES.size
         Memscope::Notifications.tell(:verdict) { raise Exception }
         puts JSON.generate([before, $LOADED_FEATURES.size])
