@@ -70,9 +70,9 @@ module Memscope
 
       # Runs in a process that has forked a worker: the master or, with fork_worker, worker 0.
       def forked
-        @endings.note
         watch = Workers.current
         watch.reporter.rebase if watch.is_a?(Watch)
+        resume if watch.equal?(self) # notes how the worker ended whose successor this is, before that tells of it
       end
 
       # Runs in the master, at each ping from a worker.
