@@ -108,10 +108,12 @@ class McpCommandTest < MemscopeTest
 
   def test_a_profile_takes_at_most_a_minute
     McpSession.open do |session|
-      said = session.ask("profile", pid: Process.pid, seconds: 61)
+      { 61 => /seconds.* 60\b/, 0 => /seconds.*above 0/, -1 => /seconds.*above 0/ }.each do |seconds, refusal|
+        said = session.ask("profile", pid: Process.pid, seconds: seconds)
 
-      assert said.failed
-      assert_match(/seconds.* 60\b/, said.text)
+        assert said.failed
+        assert_match(refusal, said.text)
+      end
       assert_match(/above 0, up to 60\z/, session.tools.find { |tool| tool.name == "profile" }
                                                 .input_schema.dig("properties", "seconds", "description"))
     end

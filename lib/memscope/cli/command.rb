@@ -23,6 +23,8 @@ module Memscope
 
       def self.one_of(names) = new(names.to_h { |name| [name.name, name] }, :itself.to_proc, names.join(", "))
 
+      def self.seconds(most, words) = new(FRACTION, ->(number) { number.positive? && number <= most }, words)
+
       def value(text) = type[text]&.then { |value| value if fits.call(value) }
     end
 
@@ -45,7 +47,7 @@ module Memscope
       INPUT_OUTPUT = 74
       PROGRAM = "-- COMMAND [ARG...]"
       # Seconds, up to a day.
-      SECONDS = Limit.new(FRACTION, ->(seconds) { seconds.positive? && seconds <= 86_400 }, WORDS[:seconds]).freeze
+      SECONDS = Limit.seconds(86_400, WORDS[:seconds]).freeze
       LIMITS = { pid: Limit.new(NUMBER, :positive?.to_proc, WORDS[:process_id]),
                  top: Limit.of(1..10_000), **%i[every seconds warmup].to_h { |name| [name, SECONDS] } }.freeze
       EXCLUSIVE = [%i[pid socket], %i[markdown json], %i[no_attach pause so]].freeze

@@ -25,7 +25,7 @@ module Memscope
 
       # Of an answer: meanwhile, no other call is answered, and none is cancelled.
       MOST = { seconds: 60 }.freeze
-      SECONDS = Limit.new(FRACTION, MOST[:seconds].method(:>=), WORDS["seconds"]).freeze
+      SECONDS = Limit.seconds(MOST[:seconds], WORDS["seconds"]).freeze
 
       # A command that waits for nobody, and keeps the readings that it prints.
       module AtOnce
