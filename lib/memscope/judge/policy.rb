@@ -87,7 +87,10 @@ module Memscope
     # @api private
     # @param who [Array<Object>] the seed of the jitter: the host, and the worker
     # @return [Float] the rule's time with its jitter: the same for the same host and worker, in any process
-    def time(rule, *who) = public_send(rule) * (1 + (jitter * Random.new(who.join("/").unpack1("H*").hex).rand))
+    def time(rule, *who)
+      seed = who.join("/").unpack1("H*").hex
+      public_send(rule) * (1 + (jitter * Random.new(seed).rand))
+    end
 
     private
 

@@ -134,7 +134,8 @@ module Memscope
         while left.positive?
           sleep([tick, left].min)
           left -= tick
-          @lock.synchronize { send(left.positive? ? :mark : :finish) if @token == token && held? }
+          step = left.positive? ? :mark : :finish
+          @lock.synchronize { send(step) if @token == token && held? }
         end
       end
     end

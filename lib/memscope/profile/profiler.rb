@@ -46,7 +46,9 @@ module Memscope
 
       # `body` is from Native: a profile, why it could not be read, or nil for none.
       def readable(body)
-        body.nil? || body.is_a?(Hash) ? body : raise(Unavailable.new(:profile_unreadable, noun, body))
+        return body if body.nil? || body.is_a?(Hash)
+
+        raise Unavailable.new(:profile_unreadable, noun, body)
       end
 
       def refuse(argument, given, allowed) = Field.refuse(argument, given, allowed, call: "#{name}.start")

@@ -86,7 +86,9 @@ module Memscope
         stat = File.lstat(path)
         check_user(WORDS.fill(:socket, path: path), stat.uid)
         Sockets.check_directory(File.dirname(path), stat.uid)
-        stat.socket? ? stat.uid : raise(Sockets::Refused, WORDS.fill(:no_socket, path: path, type: stat.ftype))
+        return stat.uid if stat.socket?
+
+        raise Sockets::Refused, WORDS.fill(:no_socket, path: path, type: stat.ftype)
       rescue Sockets::Refused => e
         raise Unreachable.new(e.message, :untrusted)
       end

@@ -2,7 +2,9 @@
 
 # Answers need these files, and RubyGems' own (profile/application.rb). They are loaded here: beside threads that keep
 # the GVL busy, the first require of a default gem takes minutes.
-%w[digest etc forwardable].each { |name| require name }
+require "digest"
+require "etc"
+require "forwardable"
 Gem::Specification.new.source if defined?(Gem::Specification)
 require_relative "calls"
 require_relative "sockets"

@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
-%w[digest erb json].each { |name| require name }
+require "digest"
+require "erb"
+require "json"
 require_relative "report/profile"
 
 module Memscope

@@ -1,7 +1,16 @@
 # frozen_string_literal: true
 
-%w[cgi/escape digest erb fileutils json rack rack/auth/basic rack/body_proxy rack/mime tmpdir
-   uri].each { |name| require name }
+require "cgi/escape"
+require "digest"
+require "erb"
+require "fileutils"
+require "json"
+require "rack"
+require "rack/auth/basic"
+require "rack/body_proxy"
+require "rack/mime"
+require "tmpdir"
+require "uri"
 %w[request access assets processes pprof page actions pages/history pages/overview pages/objects pages/profile
    pages/allocator].each { |part| require_relative part }
 

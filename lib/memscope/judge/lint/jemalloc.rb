@@ -44,7 +44,8 @@ module Memscope
 
       def judge
         judge_arenas("narenas") if @values["narenas"] && [nil, "disabled"].include?(@values["percpu_arena"])
-        judge_decay("dirty_decay_ms", @environment.memory_limit_bytes || @environment.forking? ? SHORT_MS : USUAL_MS)
+        short = @environment.memory_limit_bytes || @environment.forking?
+        judge_decay("dirty_decay_ms", short ? SHORT_MS : USUAL_MS)
         judge_decay("muzzy_decay_ms", 0)
         OFF.each { |name, (id, off)| turn_off(name, id, off) if harmful?(name, @values[name]) }
       end

@@ -48,7 +48,9 @@ module Memscope
       def look(now)
         read(now) if @limit.nil? || now >= @due || hasty?(now)
         why = reason
-        (why unless close?).tap { follow(now, why) }
+        begins = why unless close?
+        follow(now, why)
+        begins
       end
 
       # A census in a child, if the fork is short and there is room for the child, which the census checks.

@@ -4,8 +4,8 @@ module Memscope
   module Report
     # Objects by class or another grouping, one line for each row.
     class CensusPage < ListPage
-      # Heading of the last column, which names the rows, by grouping.
       VIEW = { **VIEW, by: :class }.freeze
+      # Heading of the last column, which names the rows, by grouping.
       NAMES = { class: "class", type: "type", imemo: "kind", slot_size: "slot bytes", age: "age" }.freeze
       # The field below each heading.
       COLUMNS = { "%s" => :memsize_bytes, "in slots" => :slot_bytes, "objects" => :count, "old" => :old_count }.freeze

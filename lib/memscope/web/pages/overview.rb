@@ -17,6 +17,8 @@ module Memscope
         # The share of the RSS from which a row is shown expanded: OPEN for a top-level row, OPEN_BELOW for any other.
         OPEN = 0.1
         OPEN_BELOW = 0.4
+        # The least width, in percent, on which a number fits on a phone.
+        LEGIBLE = 4
         # Verdicts except :problems; outcomes of rules without a finding; the name and the effect of each lever.
         WORDS = Words.beside(__FILE__)
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
