@@ -9,7 +9,7 @@ require_relative "child_process"
 # Starts processes that listen, and talks to their sockets as a stranger would.
 module Listening
   # The longest wait for anything here, in seconds, on a loaded machine.
-  PATIENCE = 60
+  PATIENCE = ChildProcess::PATIENCE
 
   # A process that runs a script, and then waits until its standard input is closed.
   Listening = Struct.new(:pid, :input, :output, keyword_init: true) do

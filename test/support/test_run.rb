@@ -6,8 +6,8 @@ require "minitest"
 require "tempfile"
 require "tmpdir"
 
-# Runs test files, each in a process that is forked from this one, three at a time on two processors: the tests of many
-# files wait for child processes half of the time. Prints a line for each file as it ends, with the CPU time of its
+# Runs test files, each in a process that is forked from this one, two at a time on each processor: the tests of many
+# files wait half of the time. Prints a line for each file as it ends, with the CPU time of its
 # processes. Then why tests were skipped, and each failure.
 class TestRun
   # What became of a test: :passed, :skipped or :failed. The text is the reason, or the failure.
@@ -53,7 +53,7 @@ class TestRun
     end
   end
 
-  AT_ONCE = Integer(ENV.fetch("MEMSCOPE_TEST_PROCESSES", Etc.nprocessors * 3 / 2))
+  AT_ONCE = Integer(ENV.fetch("MEMSCOPE_TEST_PROCESSES", Etc.nprocessors * 2))
   PATIENCE = 900 # seconds after which a file counts as hung
 
   # @param files [Array<String>] paths, in the order in which they start

@@ -54,8 +54,11 @@ class HistorySamplerTest < MemscopeTest
     task = preload ? :totals : :walk # which walks the heaps of glibc
     sampled, in_use = run_child(<<~RUBY, preload: preload)
       kept = Array.new(20_000) { |number| "x" * (64 + number % 500) }
-      32.times.map { Thread.new { Array.new(500) { "y" * 100 } } }.each(&:join)
+      # They live on: the end of a thread frees its caches, and comes after it has been joined.
+      threads = 32.times.map { Thread.new { Array.new(500) { "y" * 100 }.clear && sleep } }
+      Thread.pass until threads.all?(&:stop?)
       3.times { Memscope.ledger(deep: true) }
+      GC.disable
       sampled = SAMPLER.send(#{task.inspect})[:malloc_in_use]
       puts JSON.generate([sampled, Memscope.ledger(deep: true)[:malloc].detail[:in_use_bytes], kept.size])
     RUBY
