@@ -157,18 +157,22 @@ void *memscope_scratch_take(struct memscope_scratch *scratch, size_t size) {
     return memscope_scratch_extend(scratch, size);
 }
 
-bool memscope_scratch_add_range(struct memscope_scratch *scratch, size_t *count, uintptr_t start, uintptr_t end) {
-    struct memscope_range *next = (struct memscope_range *)(void *)(scratch->base + scratch->used), *added;
+bool memscope_scratch_add(struct memscope_scratch *scratch, size_t *count, const void *item, size_t size) {
+    void *added = memscope_scratch_extend(scratch, size);
 
-    if (*count > 0 && next[-1].end == start) {
-        next[-1].end = end;
-        return true;
-    }
-    added = memscope_scratch_extend(scratch, sizeof *added);
     if (added == NULL)
         return false;
-    *added = (struct memscope_range){start, end};
+    memcpy(added, item, size);
     ++*count;
+    return true;
+}
+
+bool memscope_scratch_add_range(struct memscope_scratch *scratch, size_t *count, uintptr_t start, uintptr_t end) {
+    struct memscope_range *next = (struct memscope_range *)(void *)(scratch->base + scratch->used);
+
+    if (*count == 0 || next[-1].end != start)
+        return memscope_scratch_add(scratch, count, &(struct memscope_range){start, end}, sizeof *next);
+    next[-1].end = end;
     return true;
 }
 

@@ -31,6 +31,9 @@ void *memscope_scratch_take(struct memscope_scratch *scratch, size_t size);
 /* Extends the last block by size bytes, in place, and returns the added part, or NULL. Adds no alignment. */
 void *memscope_scratch_extend(struct memscope_scratch *scratch, size_t size);
 
+/* Adds a copy of the item to a list of `*count` items that is the last block. Returns false if there is no room. */
+bool memscope_scratch_add(struct memscope_scratch *scratch, size_t *count, const void *item, size_t size);
+
 /*
  * Adds [start, end) to an ascending list of `*count` ranges that is the last block: joined to the last range if
  * adjacent to it. Returns false if there is no room.

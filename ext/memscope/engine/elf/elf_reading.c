@@ -239,15 +239,11 @@ static enum memscope_status list_functions(const struct table *table, const char
         if (!read_at(&table->source, table->symbols + first * sizeof *symbols, symbols, count * sizeof *symbols))
             return MEMSCOPE_MALFORMED;
         for (size_t index = 0; index < count; index++) {
-            struct memscope_function function, *added;
+            struct memscope_function function;
 
-            if (!describe(table, &symbols[index], names, &function))
-                continue;
-            added = memscope_scratch_extend(scratch, sizeof *added);
-            if (added == NULL)
+            if (describe(table, &symbols[index], names, &function) &&
+                !memscope_scratch_add(scratch, &functions->count, &function, sizeof function))
                 return MEMSCOPE_NO_MEMORY;
-            *added = function;
-            functions->count++;
         }
     }
     return memscope_functions_sort(functions, scratch) ? MEMSCOPE_OK : MEMSCOPE_NO_MEMORY;

@@ -112,11 +112,9 @@ static enum memscope_status parse_mapping(struct parser *parser, const char *lin
     if (mapping.start >= mapping.end)
         return MEMSCOPE_OK;
     mapping.name = keep_name(parser->memory->names, last, mapping.name);
-    parser->current = memscope_scratch_extend(parser->memory->list, sizeof mapping);
-    if (mapping.name == NULL || parser->current == NULL)
+    if (mapping.name == NULL || !memscope_scratch_add(parser->memory->list, &mappings->count, &mapping, sizeof mapping))
         return MEMSCOPE_NO_MEMORY;
-    *parser->current = mapping;
-    mappings->count++;
+    parser->current = &mappings->list[mappings->count - 1];
     return MEMSCOPE_OK;
 }
 

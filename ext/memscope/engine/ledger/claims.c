@@ -53,13 +53,9 @@ void memscope_claims_add(struct memscope_claims *claims, uintptr_t start, uintpt
     uintptr_t cursor = start, gap_start, gap_end;
 
     while (!claims->exhausted && memscope_claims_next_gap(claims, &cursor, end, &gap_start, &gap_end)) {
-        struct memscope_claim *claim = memscope_scratch_extend(claims->list_memory, sizeof *claim);
+        const struct memscope_claim claim = {gap_start, gap_end, row, item};
 
-        claims->exhausted = claim == NULL;
-        if (claim == NULL)
-            return;
-        *claim = (struct memscope_claim){gap_start, gap_end, row, item};
-        claims->count++;
+        claims->exhausted = !memscope_scratch_add(claims->list_memory, &claims->count, &claim, sizeof claim);
     }
 }
 

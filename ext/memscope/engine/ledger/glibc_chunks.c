@@ -162,15 +162,11 @@ void memscope_chunk_walk_begin(struct memscope_chunk_walk *walk) {
 }
 
 static bool add_fast(struct memscope_chunk_walk *walk, uintptr_t chunk) {
-    uintptr_t *added = walk->fast_count < FAST_CHUNK_LIMIT && walk->fast != NULL
-                           ? memscope_scratch_extend(walk->scratch, sizeof *added)
-                           : NULL;
+    bool added = walk->fast_count < FAST_CHUNK_LIMIT && walk->fast != NULL &&
+                 memscope_scratch_add(walk->scratch, &walk->fast_count, &chunk, sizeof chunk);
 
-    if (added != NULL)
-        *added = chunk;
-    walk->fast_count += added != NULL;
-    walk->lacks_fast |= added == NULL;
-    return added != NULL;
+    walk->lacks_fast |= !added;
+    return added;
 }
 
 /* Skips the rest of a list at a chunk that cannot be read or does not have the bin's size, and at a cycle. */

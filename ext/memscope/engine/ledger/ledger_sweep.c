@@ -16,8 +16,8 @@ struct amount {
  */
 static void add_owner(struct memscope_ledger_scan *scan, enum memscope_row row, const struct memscope_mapping *mapping,
                       uint64_t bytes) {
+    const struct memscope_ledger_owner owner = {mapping, row, bytes};
     struct memscope_ledger *ledger = scan->ledger;
-    struct memscope_ledger_owner *owner;
 
     if (ledger->owner_count > 0 && ledger->owners[ledger->owner_count - 1].mapping != mapping)
         scan->first_owner = ledger->owner_count;
@@ -27,12 +27,7 @@ static void add_owner(struct memscope_ledger_scan *scan, enum memscope_row row, 
         ledger->owners[index].bytes += bytes;
         return;
     }
-    owner = memscope_scratch_extend(&ledger->work, sizeof *owner);
-    scan->claims.exhausted |= owner == NULL;
-    if (owner == NULL)
-        return;
-    *owner = (struct memscope_ledger_owner){mapping, row, bytes};
-    ledger->owner_count++;
+    scan->claims.exhausted |= !memscope_scratch_add(&ledger->work, &ledger->owner_count, &owner, sizeof owner);
 }
 
 static void add_bytes(struct memscope_ledger_scan *scan, enum memscope_row row, bool written,

@@ -22,13 +22,10 @@ static size_t count_units(const struct memscope_malloc_blocks *blocks) {
 }
 
 static bool add_region(struct memscope_malloc_blocks *blocks, uintptr_t start, uintptr_t end, enum memscope_row row) {
-    struct memscope_malloc_region *added = memscope_scratch_extend(&blocks->list, sizeof *added);
+    const struct memscope_malloc_region added = {
+        .start = start, .end = end, .first_unit = count_units(blocks), .row = row};
 
-    if (added == NULL)
-        return false;
-    *added = (struct memscope_malloc_region){.start = start, .end = end, .first_unit = count_units(blocks), .row = row};
-    blocks->region_count++;
-    return true;
+    return memscope_scratch_add(&blocks->list, &blocks->region_count, &added, sizeof added);
 }
 
 /* The row of glibc's blocks in use in a claim, MEMSCOPE_ROW_COUNT if the claim is not glibc's. */

@@ -70,39 +70,28 @@ static void read_number(struct parser *parser, const char *line, const char *nam
 }
 
 static void parse_heap(struct parser *parser, const char *line) {
-    struct memscope_glibc_arena *arena = memscope_scratch_extend(parser->memory->arenas, sizeof *arena);
-    uint64_t index = 0;
+    struct memscope_glibc_arenas *arenas = parser->arenas;
+    struct memscope_glibc_arena arena = {.arena = memscope_arena_unknown, .first_size = arenas->size_count};
 
-    if (arena == NULL) {
+    read_number(parser, line, "nr", &arena.index);
+    if (memscope_scratch_add(parser->memory->arenas, &arenas->count, &arena, sizeof arena))
+        parser->arena = &arenas->list[arenas->count - 1];
+    else
         parser->status = MEMSCOPE_NO_MEMORY;
-        return;
-    }
-    read_number(parser, line, "nr", &index);
-    *arena = (struct memscope_glibc_arena){.arena = memscope_arena_unknown, .first_size = parser->arenas->size_count};
-    arena->index = index;
-    parser->arena = arena;
-    parser->arenas->count++;
 }
 
 static void parse_size(struct parser *parser, const char *line, bool unsorted) {
-    struct memscope_glibc_free_size *size;
+    struct memscope_glibc_free_size size = {.unsorted = unsorted};
 
-    if (parser->arena == &parser->arenas->merged) {
+    read_number(parser, line, "from", &size.from_bytes);
+    read_number(parser, line, "to", &size.to_bytes);
+    read_number(parser, line, "total", &size.bytes);
+    read_number(parser, line, "count", &size.blocks);
+    if (parser->arena == &parser->arenas->merged)
         parser->status = MEMSCOPE_MALFORMED;
-        return;
-    }
-    size = memscope_scratch_extend(parser->memory->sizes, sizeof *size);
-    if (size == NULL) {
+    else if (!memscope_scratch_add(parser->memory->sizes, &parser->arenas->size_count, &size, sizeof size))
         parser->status = MEMSCOPE_NO_MEMORY;
-        return;
-    }
-    *size = (struct memscope_glibc_free_size){.unsorted = unsorted};
-    read_number(parser, line, "from", &size->from_bytes);
-    read_number(parser, line, "to", &size->to_bytes);
-    read_number(parser, line, "total", &size->bytes);
-    read_number(parser, line, "count", &size->blocks);
     parser->arena->size_count++;
-    parser->arenas->size_count++;
 }
 
 /* Ignores elements and types that a later glibc adds. */
