@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 static void test_grows_and_keeps(void) {
-    uint32_t *array = memscope_array_map(1000, sizeof *array);
+    uint32_t *array = memscope_array_map(1000, sizeof *array), *before;
 
     EXPECT(array != NULL && (uintptr_t)array % 64 == 0);
     for (uint32_t index = 0; index < 1000; index++) {
@@ -16,11 +16,12 @@ static void test_grows_and_keeps(void) {
         array[index] = index;
     }
     for (size_t count = 2000; count < 4u << 20; count *= 2) {
-        array = memscope_array_grow(array, count, sizeof *array);
-        EXPECT(array != NULL && array[999] == 999 && array[1000] == 0 && array[count - 1] == 0);
+        EXPECT(MEMSCOPE_ARRAY_RESERVE(array, count));
+        EXPECT(array[999] == 999 && array[1000] == 0 && array[count - 1] == 0);
     }
-    EXPECT(memscope_array_grow(array, 10, sizeof *array) == array);
-    EXPECT(memscope_array_grow(array, SIZE_MAX / 2, sizeof *array) == NULL && array[999] == 999);
+    before = array;
+    EXPECT(MEMSCOPE_ARRAY_RESERVE(array, 10) && array == before);
+    EXPECT(!MEMSCOPE_ARRAY_RESERVE(array, SIZE_MAX / 2) && array == before && array[999] == 999);
     memscope_array_unmap(array);
 }
 
@@ -88,8 +89,8 @@ static void test_mappings_are_kept(void) {
     EXPECT((again = memscope_array_map_unwritten(size + 1, 1)) != large);
     memscope_array_unmap(again);
     EXPECT((again = memscope_array_map_unwritten(size - 1, 1)) == large && again[size - 2] == 'x');
-    again = memscope_array_grow(again, 2 * size, 1);
-    EXPECT(again != NULL && again[0] == 'x' && again[size - 1] == 'x' && again[2 * size - 1] == 0);
+    EXPECT(MEMSCOPE_ARRAY_RESERVE(again, 2 * size));
+    EXPECT(again[0] == 'x' && again[size - 1] == 'x' && again[2 * size - 1] == 0);
     memscope_array_unmap(again);
     memscope_array_unmap(zeroed);
 }

@@ -107,23 +107,6 @@ void *memscope_array_map_unwritten(size_t count, size_t item_size) {
     return items_of(header == NULL ? map(size, false) : header);
 }
 
-void *memscope_array_grow(void *array, size_t count, size_t item_size) {
-    struct header *header = header_of(array);
-    size_t size;
-    void *base;
-
-    if (!size_mapping(count, item_size, &size))
-        return NULL;
-    if (size <= header->size)
-        return array;
-    base = mremap(header, header->size, size, MREMAP_MAYMOVE);
-    if (base == MAP_FAILED)
-        return NULL;
-    header = base;
-    header->size = size;
-    return items_of(header);
-}
-
 void memscope_array_unmap(void *array) {
     if (array != NULL) {
         struct header *header = header_of(array);
@@ -138,18 +121,30 @@ void memscope_array_unmap_each(void *const *arrays, size_t count) {
         memscope_array_unmap(arrays[index]);
 }
 
+static struct header *grow(struct header *header, size_t size) {
+    void *base = mremap(header, header->size, size, MREMAP_MAYMOVE);
+
+    if (base == MAP_FAILED)
+        return NULL;
+    header = base;
+    header->size = size;
+    return header;
+}
+
 bool memscope_array_reserve(void *place_of_array, size_t count, size_t item_size) {
+    struct header *header;
     void *array;
     size_t size;
 
     memcpy(&array, place_of_array, sizeof array);
     if (!size_mapping(count, item_size, &size))
         return false;
-    if (array == NULL)
-        array = items_of(map(size, false));
-    else if (size > header_of(array)->size)
-        array = memscope_array_grow(array, size > 2 * header_of(array)->size ? size : 2 * header_of(array)->size, 1);
-    if (array != NULL)
-        memcpy(place_of_array, &array, sizeof array);
-    return array != NULL;
+    header = array == NULL ? map(size, false) : header_of(array);
+    if (array != NULL && size > header->size)
+        header = grow(header, size > 2 * header->size ? size : 2 * header->size);
+    if (header == NULL)
+        return false;
+    array = items_of(header);
+    memcpy(place_of_array, &array, sizeof array);
+    return true;
 }

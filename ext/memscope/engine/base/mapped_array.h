@@ -27,12 +27,6 @@ void *memscope_array_map_unwritten(size_t count, size_t item_size);
  */
 void memscope_array_enter_child(void);
 
-/*
- * Makes room for count items. New items are zeroed, except in an array from memscope_array_map_unwritten. The array may
- * move. Returns NULL and leaves the array unchanged if the kernel refuses.
- */
-void *memscope_array_grow(void *array, size_t count, size_t item_size);
-
 /* Ignores NULL. The second form unmaps several. */
 void memscope_array_unmap(void *array);
 void memscope_array_unmap_each(void *const *arrays, size_t count);
@@ -42,7 +36,8 @@ void memscope_array_unmap_each(void *const *arrays, size_t count);
 /*
  * Makes room for count items in an array that is filled step by step. The array is a variable or a member, of any type
  * of pointer: NULL, or from this file. It may move. If it has to grow, its mapping at least doubles. New items are
- * zeroed. Returns false and leaves the array unchanged if the kernel refuses.
+ * zeroed, except in an array from memscope_array_map_unwritten. Returns false and leaves the array unchanged if the
+ * kernel refuses.
  */
 #define MEMSCOPE_ARRAY_RESERVE(array, count) memscope_array_reserve((void *)&(array), (count), sizeof *(array))
 bool memscope_array_reserve(void *place_of_array, size_t count, size_t item_size);
