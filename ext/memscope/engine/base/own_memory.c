@@ -11,39 +11,36 @@
 
 #define WINDOW_BYTES ((size_t)64 << 10) /* small enough to be still in the CPU cache when it is copied out */
 
-/* Uses syscall because sanitizers check the memory passed to pwrite. Three zeros make offset 0 in every ABI. */
-static bool read_through_window(const struct memscope_own_memory *memory, uintptr_t address, char *into, size_t size) {
-    for (size_t done = 0; done < size;) {
-        size_t wanted = size - done < WINDOW_BYTES ? size - done : WINDOW_BYTES;
-        long written = syscall(SYS_pwrite64, memory->descriptor, address + done, wanted, 0L, 0L, 0L);
+/*
+ * Copies at most `size` bytes through the window or the pipe, and returns their number. Uses syscall because sanitizers
+ * check the memory passed to pwrite. Three zeros make offset 0 in every ABI.
+ */
+static long copy_part(const struct memscope_own_memory *memory, uintptr_t address, char *into, size_t size) {
+    long written;
 
-        if (written <= 0)
-            return false;
-        memcpy(into + done, memory->window, (size_t)written);
-        done += (size_t)written;
+    if (memory->window == NULL) {
+        /* The pipe is empty before and after. A write stops when it is full, or before the first unreadable page. */
+        written = syscall(SYS_write, memory->pipe_in, address, size);
+        return written > 0 && read(memory->descriptor, into, (size_t)written) == written ? written : 0;
     }
-    return true;
-}
-
-/* The pipe is empty before and after. A write stops when the pipe is full, or before the first unreadable page. */
-static bool read_through_pipe(const struct memscope_own_memory *memory, uintptr_t address, char *into, size_t size) {
-    for (size_t done = 0; done < size;) {
-        size_t wanted = size - done < WINDOW_BYTES ? size - done : WINDOW_BYTES;
-        long written = syscall(SYS_write, memory->pipe_in, address + done, wanted);
-
-        if (written <= 0 || read(memory->descriptor, into + done, (size_t)written) != written)
-            return false;
-        done += (size_t)written;
-    }
-    return true;
+    written = syscall(SYS_pwrite64, memory->descriptor, address, size, 0L, 0L, 0L);
+    if (written > 0)
+        memcpy(into, memory->window, (size_t)written);
+    return written;
 }
 
 bool memscope_own_memory_read(const struct memscope_own_memory *memory, uintptr_t address, void *into, size_t size) {
-    if (memory->window != NULL)
-        return read_through_window(memory, address, into, size);
-    if (memory->pipe_in >= 0)
-        return read_through_pipe(memory, address, into, size);
-    return pread(memory->descriptor, into, size, (off_t)address) == (ssize_t)size;
+    if (memory->window == NULL && memory->pipe_in < 0)
+        return pread(memory->descriptor, into, size, (off_t)address) == (ssize_t)size;
+    for (size_t done = 0; done < size;) {
+        size_t left = size - done;
+        long copied = copy_part(memory, address + done, (char *)into + done, left < WINDOW_BYTES ? left : WINDOW_BYTES);
+
+        if (copied <= 0)
+            return false;
+        done += (size_t)copied;
+    }
+    return true;
 }
 
 static bool reads(const struct memscope_own_memory *memory) {
@@ -88,20 +85,17 @@ static enum memscope_status open_pipe(struct memscope_own_memory *memory) {
 }
 
 enum memscope_status memscope_own_memory_open(struct memscope_own_memory *memory) {
-    enum memscope_status status;
+    static enum memscope_status (*const ways[])(struct memscope_own_memory *) = {open_window, open_file_of_memory,
+                                                                                 open_pipe};
+    enum memscope_status status = MEMSCOPE_UNSUPPORTED;
 
     *memory = (struct memscope_own_memory){.descriptor = -1, .pipe_in = -1};
-    memory->refusal = open_window(memory);
-    if (memory->refusal == MEMSCOPE_OK)
-        return MEMSCOPE_OK;
-    memscope_own_memory_close(memory);
-    status = open_file_of_memory(memory);
-    if (status == MEMSCOPE_OK)
-        return MEMSCOPE_OK;
-    memscope_own_memory_close(memory);
-    status = open_pipe(memory);
-    if (status != MEMSCOPE_OK)
-        memscope_own_memory_close(memory);
+    for (size_t way = 0; way < sizeof ways / sizeof *ways && status != MEMSCOPE_OK; way++) {
+        status = ways[way](memory);
+        memory->refusal = way == 0 ? status : memory->refusal;
+        if (status != MEMSCOPE_OK)
+            memscope_own_memory_close(memory);
+    }
     return status;
 }
 
