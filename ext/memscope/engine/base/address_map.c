@@ -21,27 +21,22 @@ static void *take(struct memscope_address_map *map, size_t bytes) {
     return at + bytes <= ROOM_BYTES ? map->room + at : NULL;
 }
 
-static struct memscope_address_branch *branch_at(struct memscope_address_map *map, uintptr_t address) {
-    _Atomic(struct memscope_address_branch *) *place = &map->branches[address >> MEMSCOPE_ADDRESS_BRANCH_BITS];
-    struct memscope_address_branch *branch = atomic_load_explicit(place, memory_order_acquire), *added;
+/* The branch or chunk at a place, put there if there is none. NULL if no room is left. */
+static void *put(struct memscope_address_map *map, _Atomic(void *) *place, size_t bytes) {
+    void *known = atomic_load_explicit(place, memory_order_acquire), *added;
 
-    if (branch != NULL || (added = take(map, sizeof *added)) == NULL)
-        return branch;
-    return atomic_compare_exchange_strong(place, &branch, added) ? added : branch;
+    if (known != NULL || (added = take(map, bytes)) == NULL)
+        return known;
+    return atomic_compare_exchange_strong(place, &known, added) ? added : known;
 }
 
 static struct memscope_address_chunk *chunk_at(struct memscope_address_map *map, uintptr_t address) {
-    struct memscope_address_branch *branch = branch_at(map, address);
-    _Atomic(struct memscope_address_chunk *) *place;
-    struct memscope_address_chunk *chunk, *added;
+    struct memscope_address_branch *branch =
+        put(map, &map->branches[address >> MEMSCOPE_ADDRESS_BRANCH_BITS], sizeof *branch);
 
-    if (branch == NULL)
-        return NULL;
-    place = &branch->chunks[(address >> MEMSCOPE_ADDRESS_CHUNK_BITS) % CHUNKS];
-    chunk = atomic_load_explicit(place, memory_order_acquire);
-    if (chunk != NULL || (added = take(map, sizeof *added)) == NULL)
-        return chunk;
-    return atomic_compare_exchange_strong(place, &chunk, added) ? added : chunk;
+    return branch == NULL ? NULL
+                          : put(map, &branch->chunks[(address >> MEMSCOPE_ADDRESS_CHUNK_BITS) % CHUNKS],
+                                sizeof(struct memscope_address_chunk));
 }
 
 /* The address's chunk if it exists already, or NULL. */

@@ -21,11 +21,11 @@ struct memscope_address_chunk {
 };
 
 struct memscope_address_branch {
-    _Atomic(struct memscope_address_chunk *) chunks[1u << (MEMSCOPE_ADDRESS_BRANCH_BITS - MEMSCOPE_ADDRESS_CHUNK_BITS)];
+    _Atomic(void *) chunks[1u << (MEMSCOPE_ADDRESS_BRANCH_BITS - MEMSCOPE_ADDRESS_CHUNK_BITS)];
 };
 
 struct memscope_address_map {
-    _Atomic(struct memscope_address_branch *) branches[1u << (MEMSCOPE_ADDRESS_BITS - MEMSCOPE_ADDRESS_BRANCH_BITS)];
+    _Atomic(void *) branches[1u << (MEMSCOPE_ADDRESS_BITS - MEMSCOPE_ADDRESS_BRANCH_BITS)];
     char *room; /* for branches and chunks, taken from its beginning */
     _Atomic(uint64_t) taken;
     _Atomic(uint64_t) lost; /* numbers not set: no room was left, or the address has more than 48 bits */
