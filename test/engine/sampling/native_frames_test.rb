@@ -9,8 +9,7 @@ require_relative "../../support/compiled"
 class EngineNativeFramesTest < MemscopeTest
   ENGINE = %w[sampling/native_frames.c sampling/unwind_rules.c elf/object_lookup.c elf/shared_objects.c base/scratch.c
               base/descriptors.c base/own_memory.c base/status.c].freeze
-  SAMPLER = %w[sampling/import_sampler.c sampling/imports.c sampling/sample_table.c sampling/stack_table.c
-               base/protections.c].freeze
+  SAMPLER = %w[sampling/import_sampler.c sampling/imports.c sampling/sample_table.c sampling/stack_table.c].freeze
   Comparison = Struct.new(:stacks, :frames, :different, :without_rule)
 
   # Nearly all frames have a plain rule: otherwise libgcc would be compared with itself.

@@ -7,8 +7,15 @@
 #include <stdbool.h>
 
 #ifdef MEMSCOPE_UNPROTECTED
+#include <stdlib.h>
+#include <string.h>
+
 /* Returns false if `name` is the value of the environment variable MEMSCOPE_WITHOUT. */
-bool memscope_protects(const char *name);
+static inline bool memscope_protects(const char *name) {
+    const char *without = getenv("MEMSCOPE_WITHOUT");
+
+    return !without || strcmp(without, name) != 0;
+}
 #define PROTECTS(name) memscope_protects(#name)
 #else
 #define PROTECTS(name) true
