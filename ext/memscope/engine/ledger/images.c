@@ -48,7 +48,6 @@ static enum memscope_row row_of(const struct memscope_shared_object *object, boo
 struct scan {
     struct memscope_scratch *scratch;
     struct memscope_images *images;
-    const struct memscope_image *image; /* the image whose zeroed segments are being listed */
 };
 
 /* A copy has loaded this library, and its original may have mapped something else there. */
@@ -56,48 +55,30 @@ static bool is_absent(const struct memscope_shared_object *object) {
     return memscope_is_copy() && memscope_shared_object_contains(object, (uintptr_t)row_of);
 }
 
+/* Lists the image, and then its zeroed segments. */
 static bool list_image(const struct memscope_shared_object *object, void *context) {
-    struct scan *scan = context;
+    const struct scan *scan = context;
+    struct memscope_images *images = scan->images;
     struct memscope_range extent = memscope_shared_object_extent(object);
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    struct memscope_image *image;
-
-    if (is_absent(object))
-        return true;
-    image = memscope_scratch_extend(scan->scratch, sizeof *image);
-    if (image == NULL)
-        return false;
-    *image = (struct memscope_image){{extent.start & -page, (extent.end + page - 1) & -page},
-                                     row_of(object, scan->images->count == 0)};
-    scan->images->count++;
-    return true;
-}
-
-static bool list_zeroed(const struct memscope_shared_object *object, void *context) {
-    struct scan *scan = context;
     const ElfW(Phdr) *headers = object->headers;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const struct memscope_image *last = scan->images->list + scan->images->count;
+    struct memscope_image image = {.pages = {extent.start & -page, (extent.end + page - 1) & -page},
+                                   .row = row_of(object, images->count == 0)};
 
-    if (scan->image == last)
-        return false;
     if (is_absent(object))
         return true;
+    if (!memscope_scratch_add(scan->scratch, &images->count, &image, sizeof image))
+        return false;
+    image.zeroed = true;
     for (size_t index = 0; index < object->header_count; index++) {
         uintptr_t start = object->load_bias + headers[index].p_vaddr;
-        uintptr_t file_end = (start + headers[index].p_filesz + page - 1) & -page;
-        uintptr_t end = (start + headers[index].p_memsz + page - 1) & -page;
-        struct memscope_image *segment;
 
-        if (headers[index].p_type != PT_LOAD || end <= file_end)
-            continue;
-        segment = memscope_scratch_extend(scan->scratch, sizeof *segment);
-        if (segment == NULL)
+        image.pages.start = (start + headers[index].p_filesz + page - 1) & -page;
+        image.pages.end = (start + headers[index].p_memsz + page - 1) & -page;
+        if (headers[index].p_type == PT_LOAD && image.pages.end > image.pages.start &&
+            !memscope_scratch_add(scan->scratch, &images->count, &image, sizeof image))
             return false;
-        *segment = (struct memscope_image){{file_end, end}, scan->image->row};
-        scan->images->zeroed_count++;
     }
-    scan->image++;
     return true;
 }
 
@@ -127,23 +108,18 @@ static bool take_symbols(const struct memscope_shared_object *object, void *cont
 }
 
 void memscope_images_read(struct memscope_scratch *scratch, struct memscope_images *images) {
-    memset(images, 0, sizeof *images);
     struct scan scan = {.scratch = scratch, .images = images};
 
-    images->list = memscope_scratch_take(scratch, 0);
+    *images = (struct memscope_images){.list = memscope_scratch_take(scratch, 0)};
     if (images->list != NULL)
         memscope_each_shared_object(list_image, &scan);
-    scan.image = images->list;
-    images->zeroed = memscope_scratch_take(scratch, 0);
-    if (images->zeroed != NULL)
-        memscope_each_shared_object(list_zeroed, &scan);
     memscope_each_shared_object(take_symbols, images);
 }
 
 void memscope_images_claim_zeroed(const struct memscope_images *images, struct memscope_claims *claims) {
-    for (size_t index = 0; index < images->zeroed_count; index++)
-        memscope_claims_add(claims, images->zeroed[index].pages.start, images->zeroed[index].pages.end,
-                            images->zeroed[index].row, 1);
+    for (const struct memscope_image *image = images->list; image < images->list + images->count; image++)
+        if (image->zeroed)
+            memscope_claims_add(claims, image->pages.start, image->pages.end, image->row, 1);
 }
 
 enum memscope_row memscope_images_row(const struct memscope_images *images, uintptr_t address) {

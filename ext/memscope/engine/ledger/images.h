@@ -8,8 +8,9 @@
 #include "ledger/claims.h"
 
 struct memscope_image {
-    struct memscope_range pages; /* all of its segments, rounded out to whole pages */
+    struct memscope_range pages; /* all of its segments, or one that is zeroed, rounded out to whole pages */
     uint32_t row;
+    bool zeroed; /* a segment past the file's bytes: bss, which the kernel shows as anonymous */
 };
 
 /* Symbols that glibc exports so that debuggers can find its threads (stacks.h), NULL if it does not export them. */
@@ -18,10 +19,8 @@ struct memscope_thread_symbols {
 };
 
 struct memscope_images {
-    struct memscope_image *list; /* in the linker's order */
+    struct memscope_image *list; /* in the linker's order, each followed by its zeroed segments */
     size_t count;
-    struct memscope_image *zeroed; /* segments past the file's bytes: bss, which the kernel shows as anonymous */
-    size_t zeroed_count;
     struct memscope_thread_symbols threads;
     uintptr_t c_library_data_start, c_library_data_end; /* glibc's own writable segment, both 0 without glibc */
 };
