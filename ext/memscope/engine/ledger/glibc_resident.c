@@ -13,7 +13,7 @@ struct state {
 };
 
 struct resident_scan {
-    struct memscope_scratch list, names, work, states_memory;
+    struct memscope_scratch list, names, work;
     struct memscope_mappings mappings;
     struct memscope_residency residency;
     struct memscope_own_memory memory;
@@ -30,18 +30,14 @@ static struct state *state_at(struct resident_scan *scan, uintptr_t address) {
     return NULL;
 }
 
+/* The states have room for one of each heap. */
 static struct state *state_added(struct resident_scan *scan, uintptr_t address) {
     struct state *state = state_at(scan, address);
 
-    if (state != NULL)
-        return state;
-    state = scan->count == 0 ? memscope_scratch_take(&scan->states_memory, sizeof *state)
-                             : memscope_scratch_extend(&scan->states_memory, sizeof *state);
-    if (state == NULL)
-        return NULL;
-    if (scan->count++ == 0)
-        scan->states = state;
-    *state = (struct state){.address = address};
+    if (state == NULL) {
+        state = &scan->states[scan->count++];
+        *state = (struct state){.address = address};
+    }
     return state;
 }
 
@@ -52,19 +48,21 @@ static enum memscope_status add_heaps(struct resident_scan *scan) {
 
     memscope_claims_open(&heaps, &scan->work, &scan->list);
     memscope_glibc_claim_arenas(&search, MEMSCOPE_ROW_arenas, &regions);
+    scan->states = memscope_scratch_take(&scan->names, heaps.count * sizeof *scan->states);
+    if (heaps.exhausted || scan->states == NULL)
+        return MEMSCOPE_NO_MEMORY;
     for (size_t index = 0; index < heaps.count; index++) {
         struct memscope_glibc_heap_info info;
         struct state *state;
 
         if (!memscope_own_memory_read(&scan->memory, heaps.list[index].start, &info, sizeof info))
             return MEMSCOPE_MALFORMED;
-        if ((state = state_added(scan, info.arena)) == NULL)
-            return MEMSCOPE_NO_MEMORY;
+        state = state_added(scan, info.arena);
         state->writable_bytes += info.mprotect_size;
         state->resident_bytes +=
             memscope_residency_between(&scan->residency, heaps.list[index].start, heaps.list[index].end);
     }
-    return heaps.exhausted ? MEMSCOPE_NO_MEMORY : MEMSCOPE_OK;
+    return MEMSCOPE_OK;
 }
 
 /* The main arena's heap ends at the program break, and the kernel names its mappings. */
@@ -163,10 +161,10 @@ enum memscope_status memscope_glibc_read_resident(struct memscope_glibc_arenas *
     enum memscope_status status = MEMSCOPE_NO_MEMORY;
 
     if (memscope_scratch_open(&scan.list) == MEMSCOPE_OK && memscope_scratch_open(&scan.names) == MEMSCOPE_OK &&
-        memscope_scratch_open(&scan.work) == MEMSCOPE_OK && memscope_scratch_open(&scan.states_memory) == MEMSCOPE_OK &&
+        memscope_scratch_open(&scan.work) == MEMSCOPE_OK &&
         (status = memscope_own_memory_open(&scan.memory)) == MEMSCOPE_OK)
         status = arenas->count == 0 ? MEMSCOPE_OK : scan_heaps(&scan, arenas);
     memscope_own_memory_close(&scan.memory);
-    memscope_scratches_close(&scan.states_memory, &scan.work, &scan.names, &scan.list);
+    memscope_scratches_close(&scan.work, &scan.names, &scan.list);
     return status;
 }
