@@ -4,7 +4,6 @@
 #include "ledger/glibc_layout.h"
 
 #include <stdatomic.h>
-#include <unistd.h>
 
 /*
  * struct malloc_state from its last bin on (2.26 to 2.43). No chunk is ever put in that bin, so both of its words point
@@ -24,10 +23,6 @@ struct main_arena {
     uint64_t system_bytes; /* of the main heap and the pieces together */
 };
 
-static uintptr_t page_bytes(void) {
-    return (uintptr_t)sysconf(_SC_PAGESIZE);
-}
-
 /*
  * Every empty bin points to itself, so the fields after the bin must also be plausible, and top must point to a chunk.
  */
@@ -42,7 +37,7 @@ static bool read_main_arena(const struct memscope_own_memory *memory, uintptr_t 
         return false;
     arena->system_bytes = tail.system_bytes;
     return tail.last_bin[0] == last_bin - ALIGNMENT && tail.last_bin[1] == last_bin - ALIGNMENT && tail.next != 0 &&
-           tail.system_bytes > 0 && tail.system_bytes % page_bytes() == 0 &&
+           tail.system_bytes > 0 && tail.system_bytes % memscope_page_bytes() == 0 &&
            tail.system_bytes <= tail.max_system_bytes && arena->top % ALIGNMENT == 0 &&
            (size & SIZE_FLAGS) == PREVIOUS_IN_USE && (size & ~SIZE_FLAGS) <= tail.system_bytes;
 }
@@ -120,7 +115,7 @@ static bool has_pieces(const struct memscope_mappings *mappings, const struct ma
 static bool is_first_fencepost(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     uintptr_t header;
 
-    return (chunk + 2 * ALIGNMENT) % page_bytes() == 0 &&
+    return (chunk + 2 * ALIGNMENT) % memscope_page_bytes() == 0 &&
            memscope_chunk_walk_word(walk, chunk + ALIGNMENT + WORD, &header) && (header & ~SIZE_FLAGS) == ALIGNMENT;
 }
 
@@ -129,7 +124,7 @@ static bool is_first_fencepost(struct memscope_chunk_walk *walk, uintptr_t chunk
  * start of a page to the arena's top or to the fenceposts, which end at a page boundary.
  */
 static uintptr_t piece_end(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t limit, uintptr_t top) {
-    uintptr_t chunk = start, page = page_bytes(), header, size;
+    uintptr_t chunk = start, page = memscope_page_bytes(), header, size;
 
     if (!memscope_chunk_walk_word(walk, start, &header) || header != 0 ||
         !memscope_chunk_walk_word(walk, start + WORD, &header) || (header & SIZE_FLAGS) != PREVIOUS_IN_USE)
@@ -158,7 +153,7 @@ struct piece_search {
 
 static void claim_pieces_in(struct piece_search *search, const struct memscope_mapping *mapping, uintptr_t start,
                             uintptr_t end) {
-    uintptr_t page = page_bytes();
+    uintptr_t page = memscope_page_bytes();
 
     for (uintptr_t at = (start + page - 1) & -page; at < end; at += page) {
         uintptr_t piece = at < search->next ? 0 : piece_end(&search->walk, at, mapping->end, search->top);

@@ -1,26 +1,17 @@
 #include "ledger/glibc_regions.h"
 
-#include <unistd.h>
+#include "ledger/glibc_layout.h"
 
 /* HEAP_MAX_SIZE on 64-bit: 2 * DEFAULT_MMAP_THRESHOLD_MAX */
 #define ARENA_HEAP_BYTES ((uintptr_t)(sizeof(long) == 8 ? 64 << 20 : 1 << 20))
 
-/*
- * The first two words of struct malloc_chunk. In an mmapped chunk, IS_MMAPPED (2) is the only one of size's low bits
- * that is set.
- */
+/* The first two words of struct malloc_chunk. In an mmapped chunk, IS_MMAPPED is the only flag that is set in size. */
 struct chunk_header {
     size_t previous_size;
     size_t size;
 };
-#define CHUNK_FLAGS ((size_t)7)
-#define CHUNK_IS_MMAPPED ((size_t)2)
 
 #define HEADER_BATCH 256
-
-static size_t page_bytes(void) {
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
 
 /*
  * The maximum end of an arena's heap at this address: over adjacent anonymous mappings, up to the end of the heap's
@@ -41,7 +32,7 @@ static uintptr_t reach_of_heap(const struct memscope_mappings *mappings, size_t 
  */
 static bool is_arena_heap(const struct memscope_own_memory *memory, uintptr_t address, uintptr_t reach,
                           const struct memscope_glibc_heap_info *info) {
-    size_t page = page_bytes();
+    size_t page = memscope_page_bytes();
     struct memscope_glibc_heap_info previous;
 
     if (info->size == 0 || info->size % page != 0 || info->mprotect_size % page != 0 ||
@@ -65,7 +56,7 @@ static bool may_hold_header(const struct memscope_residency *residency, uintptr_
 
 void memscope_glibc_claim_arenas(const struct memscope_search *search, enum memscope_row row,
                                  struct memscope_glibc_regions *regions) {
-    size_t page = page_bytes();
+    size_t page = memscope_page_bytes();
 
     for (size_t index = 0; index < search->mappings->count; index++) {
         const struct memscope_mapping *mapping = &search->mappings->list[index];
@@ -90,9 +81,9 @@ void memscope_glibc_claim_arenas(const struct memscope_search *search, enum mems
 
 /* The chunk's size if `header` can begin an mmapped chunk in `room` bytes, else 0. */
 static size_t mmapped_chunk_size(const struct chunk_header *header, size_t room) {
-    size_t page = page_bytes(), size = header->size & ~CHUNK_FLAGS;
+    size_t page = memscope_page_bytes(), size = header->size & ~SIZE_FLAGS;
 
-    if (header->previous_size != 0 || (header->size & CHUNK_FLAGS) != CHUNK_IS_MMAPPED)
+    if (header->previous_size != 0 || (header->size & SIZE_FLAGS) != IS_MMAPPED)
         return 0;
     if ((size + sizeof *header) % page == 0) /* 2.43 stores the size without the header */
         size += sizeof *header;
@@ -130,7 +121,7 @@ static void claim_chunk_at(struct gap_walk *walk, uintptr_t address, const struc
 static void walk_resident_pages(struct gap_walk *walk, uintptr_t start, uintptr_t end) {
     uintptr_t addresses[HEADER_BATCH];
     struct chunk_header headers[HEADER_BATCH];
-    size_t page = page_bytes(), wanted = 1;
+    size_t page = memscope_page_bytes(), wanted = 1;
 
     while (start < end) {
         size_t count = 0;
