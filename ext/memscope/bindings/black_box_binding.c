@@ -169,6 +169,7 @@ struct reading {
     struct memscope_scratch scratch;
     struct memscope_box_contents contents;
     enum memscope_status status;
+    bool not_private;
 };
 
 /* A regular file of this user, which no other user can write or read. Root reads any user's. */
@@ -200,7 +201,8 @@ static void read_box(void *argument) {
         reading->status = memscope_status_of_errno(errno);
         return;
     }
-    reading->status = is_private(descriptor) ? read_bytes(reading, descriptor) : MEMSCOPE_DENIED;
+    reading->not_private = !is_private(descriptor);
+    reading->status = reading->not_private ? MEMSCOPE_DENIED : read_bytes(reading, descriptor);
     memscope_descriptor_close(descriptor);
 }
 
@@ -225,6 +227,8 @@ static VALUE contents_to_hash(VALUE argument) {
     memscope_without_gvl(read_box, reading);
     if (reading->status == MEMSCOPE_UNSUPPORTED)
         return memscope_reason("black_box_of_another_version");
+    if (reading->not_private)
+        return memscope_reason("black_box_not_private");
     if (reading->status != MEMSCOPE_OK)
         return memscope_status_reason(reading->status);
     for (size_t slot = 0; slot < MEMSCOPE_BOX_SLOTS; slot++)
