@@ -35,6 +35,14 @@ class DoctorFiguresTest < MemscopeTest
     assert_includes found.explanation, "In 60.0 s, it grew from 65.0 MiB to 77.0 MiB. "
   end
 
+  # glibc also counts in full the blocks that were never written to, such as 40 MiB of VM stacks. The free memory beside
+  # them is resident, but not in use.
+  def test_memory_in_use_that_is_not_resident_is_not_native_memory_beside_free_memory
+    evidence = Charts.evidence(malloc: Charts.glibc(main_free: 60, detail: { in_use_bytes: mebibytes(160) }))
+
+    assert_equal mebibytes(2), Memscope::Doctor::Figures.new(evidence).untracked_bytes
+  end
+
   # 30 MiB of garbage before, 50 of it now: of the 40 MiB more that objects own, 20 are reachable.
   def test_growth_of_objects_is_that_of_reachable_ones
     before, now = [30, 50].map { |amount| Charts.garbage(amount, returned: [0, amount]) }

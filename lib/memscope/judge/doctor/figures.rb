@@ -107,9 +107,16 @@ module Memscope
       def unsized_reason = ledger.reasons[:held_by_objects_bytes] || (missing unless ledger.held_by_objects_bytes)
 
       # @return [Integer, nil] bytes in use in malloc, as far as they can be resident, that neither objects nor a
-      #   just-in-time compiler report holding. jemalloc also counts blocks never written to, such as VM stacks
+      #   just-in-time compiler report holding. malloc also counts blocks never written to, such as VM stacks
       def untracked_bytes
-        unheld_bytes && [unheld_bytes, row_bytes(:malloc) - tracked_bytes + absent_bytes].min.clamp(0..)
+        unheld_bytes && [unheld_bytes, used_bytes - tracked_bytes + absent_bytes].min.clamp(0..)
+      end
+
+      # @return [Integer] resident bytes of malloc's blocks in use; of all of malloc where they are unknown, as under
+      #   jemalloc
+      def used_bytes
+        used = %i[main_heap arenas mmapped].filter_map { |heap| row_bytes(:malloc, heap, :in_use) }
+        used.empty? ? row_bytes(:malloc) : used.sum
       end
 
       # @return [Integer, nil] the same, resident or not; negative if they report more
