@@ -80,9 +80,12 @@ class LedgerPageTest < MemscopeTest
   # Objects that report too much: a rest is never negative.
   def test_what_objects_report_beyond_malloc_has_no_rest
     detail = { in_use_bytes: 20 << 20, held_by_objects_bytes: 150 << 20 }
-    said = text(rows: [Bodies.row(:malloc, "malloc (glibc)", 210, detail: detail)], held_by_objects_bytes: 150 << 20)
+    heap = Bodies.row(:ruby_heap, "Ruby heap", 10, children: [Bodies.row(:live_slots, "live slots", 10)])
+    said = text(rows: [Bodies.row(:malloc, "malloc (glibc)", 210, detail: detail), heap],
+                held_by_objects_bytes: 150 << 20)
 
     refute_match(/-\d|untracked/, said)
+    assert_includes said, "10.0 in live slots, 150.0 reported by objects\n"
   end
 
   # Blocks that were never written to count in full.

@@ -44,11 +44,17 @@ module Memscope
         return [kernel, "  Ruby says        unknown; RSS by owner:"] unless ruby
 
         held = @reading.held_by_objects_bytes
-        means = held ? text(:slots_and_held, slots: mebibytes(ruby - held), held: mebibytes(held)) : "in live slots"
+        means = held ? slots_and(held, ruby - held) : "in live slots"
         # Blocks count in full, although pages of them may never have been written to, as in a String's unused capacity.
         where = text(ruby > @reading.rss_bytes ? :not_resident : :elsewhere)
         [kernel, summary_line("Ruby says", ruby, means),
          summary_line("The difference", (@reading.rss_bytes - ruby).abs, where)]
+      end
+
+      # What objects report beyond malloc's memory in use, such as mapped files, is not held through malloc.
+      def slots_and(held, slots)
+        beyond = malloc[:in_use_bytes]&.<(held)
+        text(beyond ? :slots_and_reported : :slots_and_held, slots: mebibytes(slots), held: mebibytes(held))
       end
 
       def summary_line(name, bytes, meaning)
