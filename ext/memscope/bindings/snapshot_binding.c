@@ -11,33 +11,24 @@
 #include "malloc/jemalloc.h"
 #include "malloc/mallinfo.h"
 
-/* Room for twice the keys of the largest Ruby known (4.0: 5 heaps of 10 keys). */
-#define HEAPS 16
-#define HEAP_KEYS 24
-
 /*
- * The keys of GC.stat and GC.stat_heap as this Ruby has them, learned once. Each is a static Symbol, or kept alive by a
- * registered object.
+ * Hashes that GC.stat and GC.stat_heap fill, and each snapshot copies. They have all keys of this Ruby, so that filling
+ * them creates no object.
  */
-static VALUE gc_stat; /* a Hash that GC.stat fills and each snapshot copies */
-static VALUE heap_keys[HEAP_KEYS];
-static size_t heap_key_count;
-static size_t heap_count; /* 0 before Ruby 3.2 */
+static VALUE gc_stat, heap_stat; /* heap_stat: a Hash for each heap, nil before Ruby 3.2 */
 static ID id_stat_heap;
 
-/* The keys under :jemalloc, and the reasons that most snapshots give. */
+/* The keys under :jemalloc. */
 #define STAT(field, key, type, unit, kind, since) #field,
 static const char *const jemalloc_names[] = {
 #include "malloc/jemalloc_stats.def"
 };
 static VALUE jemalloc_keys[MEMSCOPE_JEMALLOC_FIELD_COUNT];
-static VALUE usual_reasons, usual_jemalloc_reason, usual_glibc_reason;
 
 struct readings {
     bool wants_malloc;
     enum memscope_status statm_status, jemalloc_status, glibc_status;
     struct memscope_statm statm;
-    size_t heaps[HEAPS][HEAP_KEYS];
     struct memscope_jemalloc_stats jemalloc;
     struct memscope_mallinfo glibc;
     uint64_t without_gvl_ns;
@@ -58,18 +49,16 @@ static void read_allocator(void *argument) {
 }
 
 /*
- * Creates no Ruby object: GC.stat fills a Hash that already has all its keys, and GC.stat_heap returns one key's
- * number. All snapshots share that Hash, so the GVL must not be released between filling and copying it.
+ * Creates no Ruby object. All snapshots share the Hashes of the collector's numbers, so the GVL must not be released
+ * between GC.stat and copying its Hash. Another thread's snapshot may fill those of the heaps meanwhile, with its own.
  */
 static void read_all(struct readings *readings) {
     readings->statm_status = memscope_statm_read(&readings->statm);
     if (is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC) || (readings->wants_malloc && is_allocator(MEMSCOPE_ALLOCATOR_GLIBC)))
         readings->without_gvl_ns = memscope_without_gvl(read_allocator, readings);
-    for (size_t heap = 0; heap < heap_count; heap++)
-        for (size_t key = 0; key < heap_key_count; key++)
-            readings->heaps[heap][key] =
-                NUM2SIZET(rb_funcall(rb_mGC, id_stat_heap, 2, SIZET2NUM(heap), heap_keys[key]));
-    rb_gc_stat(gc_stat); /* last: each call of a method may switch to another thread, which takes a snapshot too */
+    if (!NIL_P(heap_stat))
+        rb_funcall(rb_mGC, id_stat_heap, 2, Qnil, heap_stat);
+    rb_gc_stat(gc_stat); /* last: the call of a method may switch to another thread, which takes a snapshot too */
 }
 
 static VALUE figures_to_hash(const struct readings *readings) {
@@ -88,16 +77,17 @@ static void set_statm_reasons(VALUE reasons, const struct readings *readings) {
         memscope_hash_set(reasons, names[index], memscope_unread("/proc/self/statm", readings->statm_status));
 }
 
-static VALUE heaps_to_hash(const struct readings *readings) {
-    VALUE heaps = heap_count ? rb_hash_new() : Qnil;
+static int copy_heap(VALUE heap, VALUE stat, VALUE heaps) {
+    rb_hash_aset(heaps, heap, rb_obj_freeze(rb_hash_dup(stat)));
+    return ST_CONTINUE;
+}
 
-    for (size_t heap = 0; heap < heap_count; heap++) {
-        VALUE hash = rb_hash_new();
+static VALUE copy_heaps(void) {
+    VALUE heaps = rb_hash_new();
 
-        for (size_t key = 0; key < heap_key_count; key++)
-            rb_hash_aset(hash, heap_keys[key], SIZET2NUM(readings->heaps[heap][key]));
-        rb_hash_aset(heaps, SIZET2NUM(heap), rb_obj_freeze(hash));
-    }
+    if (NIL_P(heap_stat))
+        return Qnil;
+    rb_hash_foreach(heap_stat, copy_heap, heaps);
     return rb_obj_freeze(heaps);
 }
 
@@ -179,33 +169,18 @@ static VALUE glibc_reason(const struct readings *readings) {
     return Qnil;
 }
 
-/*
- * Most snapshots of a process give the same reasons: the Hash of these reasons is made once and returned again, and a
- * new Hash is made only when a reason differs.
- */
+/* Frozen, so that the sentences for equal reasons, which most snapshots give, are made once (Reasons.sentences). */
 static VALUE reasons_to_hash(const struct readings *readings) {
-    VALUE jemalloc = jemalloc_reason(readings), glibc = glibc_reason(readings), reasons;
+    VALUE jemalloc = jemalloc_reason(readings), glibc = glibc_reason(readings), reasons = rb_hash_new();
 
-    if (usual_reasons && readings->statm_status == MEMSCOPE_OK && jemalloc == usual_jemalloc_reason &&
-        glibc == usual_glibc_reason)
-        return usual_reasons;
-    reasons = rb_hash_new();
     set_statm_reasons(reasons, readings);
-    if (!heap_count)
+    if (NIL_P(heap_stat))
         memscope_set_reason(reasons, "gc_heaps", "gc_heaps_absent");
     if (!NIL_P(jemalloc))
         memscope_hash_set(reasons, "jemalloc", jemalloc);
     if (!NIL_P(glibc))
         memscope_hash_set(reasons, "glibc", glibc);
-    rb_obj_freeze(reasons);
-    if (!usual_reasons && readings->statm_status == MEMSCOPE_OK && RB_SPECIAL_CONST_P(jemalloc) &&
-        RB_SPECIAL_CONST_P(glibc)) {
-        rb_gc_register_mark_object(reasons);
-        usual_jemalloc_reason = jemalloc;
-        usual_glibc_reason = glibc;
-        usual_reasons = reasons;
-    }
-    return reasons;
+    return rb_obj_freeze(reasons);
 }
 
 /* Tier T1, or T2 with mallinfo2. */
@@ -217,40 +192,20 @@ VALUE native_snapshot(VALUE self, VALUE malloc) {
     read_all(&readings);
     gc = rb_obj_freeze(rb_hash_dup(gc_stat));
     body = figures_to_hash(&readings);
-    memscope_hash_add(body, {"gc", gc}, {"gc_heaps", heaps_to_hash(&readings)},
+    memscope_hash_add(body, {"gc", gc}, {"gc_heaps", copy_heaps()},
                       {"jemalloc", jemalloc_is_read(&readings) ? jemalloc_to_hash(&readings.jemalloc) : Qnil},
                       {"glibc", glibc_is_read(&readings) ? glibc_to_hash(&readings.glibc) : Qnil});
     return memscope_finish(body, reasons_to_hash(&readings), readings.wants_malloc ? "T2" : "T1", start,
                            readings.without_gvl_ns, 0);
 }
 
-/* Stores the keys of the Hash entries whose values are Integers, at most `capacity`, and returns their number. */
-static size_t learn_keys(VALUE hash, VALUE *keys, size_t capacity) {
-    VALUE names = rb_funcall(hash, rb_intern("keys"), 0);
-    size_t count = 0;
-
-    rb_gc_register_mark_object(names);
-    for (long index = 0; index < RARRAY_LEN(names) && count < capacity; index++) {
-        VALUE name = RARRAY_AREF(names, index);
-
-        if (RB_INTEGER_TYPE_P(rb_hash_aref(hash, name)))
-            keys[count++] = name;
-    }
-    return count;
-}
-
 static void learn_gc(void) {
-    VALUE heaps;
-
     gc_stat = rb_hash_new();
-    rb_gc_register_mark_object(gc_stat);
     rb_gc_stat(gc_stat);
     id_stat_heap = rb_intern("stat_heap");
-    if (!rb_respond_to(rb_mGC, id_stat_heap))
-        return;
-    heaps = rb_funcall(rb_mGC, id_stat_heap, 0);
-    heap_count = RHASH_SIZE(heaps) < HEAPS ? RHASH_SIZE(heaps) : HEAPS;
-    heap_key_count = learn_keys(rb_hash_aref(heaps, INT2FIX(0)), heap_keys, HEAP_KEYS);
+    heap_stat = rb_respond_to(rb_mGC, id_stat_heap) ? rb_funcall(rb_mGC, id_stat_heap, 0) : Qnil;
+    rb_gc_register_mark_object(gc_stat);
+    rb_gc_register_mark_object(heap_stat);
 }
 
 /* Defines Native::JEMALLOC_COUNTERS, the keys whose values only rise. Ruby has no other table of the keys. */

@@ -13,12 +13,12 @@ module Memscope
   module Reasons
     WORDS = Words.beside(__FILE__)
 
-    # @param reasons [Hash{Symbol => Object}] passing the same frozen Hash as in the last call costs nothing
+    # @param reasons [Hash{Symbol => Object}] passing a frozen Hash equal to the last one costs nearly nothing
     # @return [Hash{Symbol => String, nil}] frozen
     # @raise [KeyError] for an unknown id
     def self.sentences(reasons)
       from, to = @last
-      return to if from.equal?(reasons)
+      return to if from == reasons
 
       result = reasons.transform_values { |reason| sentence(reason) }.freeze
       @last = [reasons, result].freeze if reasons.frozen?
