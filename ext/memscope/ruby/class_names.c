@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The size of the table, a power of two. Once it is half full, further names are looked up each time. */
+/* The size of the table, a power of two. Once it is half full, further names are written each time. */
 #define KNOWN_NAMES ((size_t)1 << 17)
 #define MAX_TEXT 512
 
@@ -28,25 +28,20 @@ void memscope_class_names_close(struct memscope_class_names *class_names) {
 
 /* ---- known names ----------------------------------------------------------------------------------------------- */
 
-/* The place of a key in the table, or the free place where it belongs. */
-static struct memscope_known_name *place_of(struct memscope_class_names *class_names, uint64_t key) {
+/* A key's number, which the caller sets if it is 0. Without room for the key, a place that further keys share. */
+static uint32_t *number_of(struct memscope_class_names *class_names, uint64_t key) {
     size_t place = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (KNOWN_NAMES - 1);
 
     while (class_names->known[place].key != 0 && class_names->known[place].key != key)
         place = (place + 1) & (KNOWN_NAMES - 1);
-    return &class_names->known[place];
-}
-
-static uint32_t remember(struct memscope_class_names *class_names, uint64_t key, uint32_t number) {
-    struct memscope_known_name *known;
-
-    if (class_names->known_count >= KNOWN_NAMES / 2)
-        return number;
-    known = place_of(class_names, key);
-    if (known->key == 0)
+    if (class_names->known[place].key == 0) {
+        class_names->unkept = 0;
+        if (class_names->known_count >= KNOWN_NAMES / 2)
+            return &class_names->unkept;
+        class_names->known[place].key = key;
         class_names->known_count++;
-    *known = (struct memscope_known_name){.key = key, .number = number};
-    return number;
+    }
+    return &class_names->known[place].number;
 }
 
 /* ---- texts ----------------------------------------------------------------------------------------------------- */
@@ -136,15 +131,9 @@ static size_t write_type(char text[MEMSCOPE_CLASS_TEXT], int type, int kind) {
     return (size_t)snprintf(text, MEMSCOPE_CLASS_TEXT, "imemo_%s", MEMSCOPE_IMEMO_NAME(kind));
 }
 
-/* The class by which an object is named, 0 if it is named by its kind or type. */
+/* The class by which an object is named, 0 if it is hidden, or named by its kind or type. */
 static VALUE naming_class(VALUE object) {
-    int type = RB_BUILTIN_TYPE(object);
-    VALUE class = RBASIC_CLASS(object);
-
-    /* An imemo's class pointer is something else, a hidden object's is 0, and an iclass's is the included module. */
-    if (type == RUBY_T_IMEMO || type == RUBY_T_ICLASS || type == RUBY_T_NODE || class == 0)
-        return 0;
-    return class;
+    return memscope_has_class(RB_BUILTIN_TYPE(object)) ? RBASIC_CLASS(object) : 0;
 }
 
 struct memscope_naming memscope_naming_of(VALUE object) {
@@ -176,22 +165,21 @@ static uint32_t add(struct memscope_class_names *class_names, const char *text, 
 }
 
 uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE module) {
-    const struct memscope_known_name *known = place_of(class_names, module);
+    uint32_t *number = number_of(class_names, module);
     char text[MEMSCOPE_CLASS_TEXT];
 
-    if (known->key == module)
-        return known->number;
-    return remember(class_names, module, add(class_names, text, write_module(text, module)));
+    if (*number == 0)
+        *number = add(class_names, text, write_module(text, module));
+    return *number;
 }
 
 uint32_t memscope_name_of_type(struct memscope_class_names *class_names, int type, int kind) {
-    uint64_t key = (uint64_t)(type << 8 | kind) << 3 | 6; /* unlike any class, or class + 2 */
-    const struct memscope_known_name *known = place_of(class_names, key);
+    uint32_t *number = number_of(class_names, (uint64_t)(type << 8 | kind) << 3 | 6); /* no class, or class + 2 */
     char text[MEMSCOPE_CLASS_TEXT];
 
-    if (known->key == key)
-        return known->number;
-    return remember(class_names, key, add(class_names, text, write_type(text, type, kind)));
+    if (*number == 0)
+        *number = add(class_names, text, write_type(text, type, kind));
+    return *number;
 }
 
 uint32_t memscope_name_of_data_type(struct memscope_class_names *class_names, const char *name) {
@@ -201,32 +189,26 @@ uint32_t memscope_name_of_data_type(struct memscope_class_names *class_names, co
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object) {
     int type = RB_BUILTIN_TYPE(object);
     VALUE class = naming_class(object), real;
-    const struct memscope_known_name *known;
+    uint32_t *number;
     const char *data_type = type == RUBY_T_DATA ? memscope_data_type_of(object, rb_class_real(class)) : NULL;
 
     if (data_type != NULL)
         return memscope_name_of_data_type(class_names, data_type);
     if (class == 0)
         return memscope_name_of_type(class_names, type, type == RUBY_T_IMEMO ? MEMSCOPE_IMEMO_KIND(object) : 0);
-    known = place_of(class_names, class + 2); /* the key `class` is for the class's own name */
-    if (known->key == class + 2)
-        return known->number;
-    real = rb_class_real(class);
-    return remember(class_names, class + 2,
-                    real == 0 ? memscope_name_of_type(class_names, type, 0)
-                              : memscope_name_of_module(class_names, real));
+    number = number_of(class_names, class + 2); /* the key `class` is for the class's own name */
+    if (*number == 0) {
+        real = rb_class_real(class);
+        *number = real == 0 ? memscope_name_of_type(class_names, type, 0) : memscope_name_of_module(class_names, real);
+    }
+    return *number;
 }
 
 uint32_t memscope_name_of_id(struct memscope_class_names *class_names, ID id) {
-    uint64_t key = (uint64_t)id << 2 | 1;
-    const struct memscope_known_name *known = place_of(class_names, key);
-    VALUE text;
+    uint32_t *number = number_of(class_names, (uint64_t)id << 2 | 1);
+    VALUE text = *number == 0 ? rb_id2str(id) : Qnil;
 
-    if (known->key == key)
-        return known->number;
-    text = rb_id2str(id);
-    if (text == 0 || NIL_P(text))
-        return 0;
-    return remember(class_names, key,
-                    memscope_names_add(class_names->names, RSTRING_PTR(text), (size_t)shown_length(text)));
+    if (!NIL_P(text) && text != 0)
+        *number = add(class_names, RSTRING_PTR(text), (size_t)shown_length(text));
+    return *number;
 }

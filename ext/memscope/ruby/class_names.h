@@ -17,6 +17,7 @@ struct memscope_class_names {
     struct memscope_names *names;
     struct memscope_known_name *known; /* hash table in mapped memory */
     size_t known_count;
+    uint32_t unkept; /* the number of a name that the table has no room for */
 };
 
 /* `names` must be open, and stays the caller's. */
@@ -38,6 +39,14 @@ const char *memscope_data_type_of(VALUE object, VALUE class);
 
 /* Room for any name: class names are cut to 512 bytes. */
 #define MEMSCOPE_CLASS_TEXT 544
+
+/* False for the types of objects that Ruby code cannot reach, whose class pointer may be anything. */
+static inline bool memscope_has_class(int type) {
+    const uint32_t others = UINT32_C(1) << RUBY_T_IMEMO | UINT32_C(1) << RUBY_T_ICLASS | UINT32_C(1) << RUBY_T_NODE |
+                            UINT32_C(1) << RUBY_T_ZOMBIE | UINT32_C(1) << RUBY_T_MOVED;
+
+    return (others >> type & 1) == 0;
+}
 
 /* An object is named by its class or, if that is 0, by its type and, for a T_IMEMO, its kind. */
 struct memscope_naming {

@@ -167,9 +167,7 @@ static enum memscope_status answer_dominator(struct work *work, const struct mem
 /* ---- targets of paths ------------------------------------------------------------------------------------------ */
 
 static bool is_instance(VALUE object, VALUE of) {
-    int type = RB_BUILTIN_TYPE(object);
-
-    if (type == RUBY_T_IMEMO || type == RUBY_T_ICLASS || type == RUBY_T_NODE)
+    if (!memscope_has_class(RB_BUILTIN_TYPE(object)))
         return false;
     for (VALUE class = RBASIC_CLASS(object); class != 0; class = rb_class_get_superclass(class))
         if (class == of || (RB_BUILTIN_TYPE(class) == RUBY_T_ICLASS && RBASIC_CLASS(class) == of))

@@ -30,21 +30,12 @@ struct cells {
 
 #define FIRST_CELLS 2048
 
-/* A cache of recent objects' cells, which is faster than the table. */
-#define RECENT_BITS 8
-
-struct recent {
-    uint64_t key; /* 0 if none */
-    struct cell *cell;
-};
-
 struct pass {
     const struct memscope_census_excluded *excluded;
     struct memscope_scratch *scratch;
     struct memscope_loaded_object ruby; /* with Ruby's own types of T_DATA, empty if unknown */
     struct memscope_census *census;
     struct cells cells;
-    struct recent recent[1 << RECENT_BITS];
     struct memscope_held_walk held;
     struct memscope_census_sums sizes[MEMSCOPE_SLOT_SIZES], old;
     size_t slot_bytes[MEMSCOPE_SLOT_SIZES], size_count;
@@ -68,7 +59,6 @@ static bool take_cells(struct pass *pass, size_t size) {
     }
     memset(cells->table, 0, size * sizeof *cells->table);
     cells->mask = size - 1;
-    memset(pass->recent, 0, sizeof pass->recent);
     for (size_t place = 0; old.table != NULL && place <= old.mask; place++)
         if (old.table[place].key != 0)
             cells->table[place_of(cells, old.table[place].key)] = old.table[place];
@@ -96,20 +86,6 @@ static struct cell *add_cell(struct pass *pass, const struct cell *found) {
 /* Takes the type's place in the key of a cell whose objects hold the variables of other objects. */
 #define OWNED RUBY_T_NONE
 
-/* Objects that Ruby code cannot reach may keep anything in `klass`. */
-static inline bool has_class(int type) {
-    const uint32_t others = UINT32_C(1) << RUBY_T_IMEMO | UINT32_C(1) << RUBY_T_ICLASS | UINT32_C(1) << RUBY_T_NODE |
-                            UINT32_C(1) << RUBY_T_ZOMBIE | UINT32_C(1) << RUBY_T_MOVED;
-
-    return (others >> type & 1) == 0;
-}
-
-static VALUE class_of(VALUE object, int type) {
-    VALUE class = has_class(type) ? RBASIC(object)->klass : 0;
-
-    return class == 0 ? 0 : rb_class_real(class);
-}
-
 /*
  * From Ruby 4.0 on, `klass` of an imemo_fields is its owner, which it marks (imemo.c, rb_imemo_mark_and_move). Classes
  * own some, too. All of them have one key, which no cell has, so each comes here.
@@ -124,7 +100,7 @@ static struct cell *add_imemo_cell(struct pass *pass, VALUE object, uint64_t key
     found.key = KEY(RUBY_T_IMEMO, found.kind + 16);
     if (!RB_SPECIAL_CONST_P(owner)) {
         found.owner = (uint8_t)RB_BUILTIN_TYPE(owner);
-        found.class = class_of(owner, found.owner);
+        found.class = memscope_naming_of(owner).class;
         found.key = KEY(OWNED, found.class != 0 ? found.class : found.owner);
     }
     return add_cell(pass, &found);
@@ -150,7 +126,7 @@ static __attribute__((noinline)) struct cell *new_cell(struct pass *pass, VALUE 
 
     if (type == RUBY_T_IMEMO)
         return add_imemo_cell(pass, object, key);
-    found.class = class_of(object, type);
+    found.class = memscope_naming_of(object).class;
     found.data_type = memscope_data_type_of(object, found.class);
     found.of_extension = is_of_extension(pass, object, type);
     found.key = type == RUBY_T_DATA ? data_key(&found) : KEY(type, found.class);
@@ -158,27 +134,17 @@ static __attribute__((noinline)) struct cell *new_cell(struct pass *pass, VALUE 
 }
 
 static inline uint64_t key_of(VALUE object, int type) {
-    if (has_class(type))
+    if (memscope_has_class(type))
         return KEY(type, RBASIC(object)->klass);
     return KEY(type, type == RUBY_T_IMEMO ? MEMSCOPE_IMEMO_KIND(object) : 0);
-}
-
-static __attribute__((noinline)) struct cell *find_cell(struct pass *pass, VALUE object, int type, uint64_t key,
-                                                        struct recent *recent) {
-    struct cell *cell = &pass->cells.table[place_of(&pass->cells, key)];
-
-    if (cell->key != key)
-        return new_cell(pass, object, type, key);
-    *recent = (struct recent){key, cell};
-    return cell;
 }
 
 /* NULL if there is no memory. */
 static inline struct cell *cell_of(struct pass *pass, VALUE object, int type) {
     uint64_t key = key_of(object, type);
-    struct recent *recent = &pass->recent[key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - RECENT_BITS)];
+    struct cell *cell = &pass->cells.table[place_of(&pass->cells, key)];
 
-    return recent->key == key ? recent->cell : find_cell(pass, object, type, key, recent);
+    return cell->key == key ? cell : new_cell(pass, object, type, key);
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
@@ -317,31 +283,23 @@ static uint32_t class_name(struct memscope_class_names *names, const struct cell
     return memscope_name_of_type(names, cell->owner != 0 ? cell->owner : cell->type, cell->kind);
 }
 
-static bool name_class(struct naming *naming, const struct cell *cell) {
+static bool name_cell(struct naming *naming, const struct cell *cell) {
     struct memscope_census_sums sums = cell->sums;
-    uint32_t name = class_name(&naming->class_names, cell);
 
     if (cell->owner != 0)
         sums.count = sums.old_count = 0;
     if (cell->of_extension && sums.memsize_bytes - sums.slot_bytes <= sums.count * MAX_UNSIZED)
         sums.unsized_count = sums.count;
-    return add_to_row(naming, MEMSCOPE_BY_CLASS, name, &sums);
+    return add_to_row(naming, MEMSCOPE_BY_CLASS, class_name(&naming->class_names, cell), &sums) &&
+           add_to_text(naming, MEMSCOPE_BY_TYPE, memscope_type_name(cell->type), &cell->sums) &&
+           (cell->type != RUBY_T_IMEMO ||
+            add_to_row(naming, MEMSCOPE_BY_IMEMO, memscope_name_of_type(&naming->class_names, cell->type, cell->kind),
+                       &cell->sums));
 }
 
-static bool name_type(struct naming *naming, const struct cell *cell) {
-    return add_to_text(naming, MEMSCOPE_BY_TYPE, memscope_type_name(cell->type), &cell->sums);
-}
-
-static bool name_imemo(struct naming *naming, const struct cell *cell) {
-    return cell->type != RUBY_T_IMEMO ||
-           add_to_row(naming, MEMSCOPE_BY_IMEMO, memscope_name_of_type(&naming->class_names, cell->type, cell->kind),
-                      &cell->sums);
-}
-
-static bool name_cells(struct naming *naming, const struct cells *cells,
-                       bool (*name)(struct naming *naming, const struct cell *cell)) {
+static bool name_cells(struct naming *naming, const struct cells *cells) {
     for (size_t place = 0; place <= cells->mask; place++)
-        if (cells->table[place].key != 0 && !name(naming, &cells->table[place]))
+        if (cells->table[place].key != 0 && !name_cell(naming, &cells->table[place]))
             return false;
     return true;
 }
@@ -381,10 +339,8 @@ static bool open_naming(struct naming *naming, struct pass *pass, struct memscop
 
 static bool name_rows(struct pass *pass, struct memscope_shared_room *room) {
     struct naming naming = {.census = pass->census};
-    bool named = open_naming(&naming, pass, room) && name_cells(&naming, &pass->cells, name_class) &&
-                 name_cells(&naming, &pass->cells, name_type) && name_cells(&naming, &pass->cells, name_imemo) &&
-                 name_sizes(&naming, pass) && name_ages(&naming, pass) &&
-                 memscope_names_copy(&naming.names, room, &pass->census->names);
+    bool named = open_naming(&naming, pass, room) && name_cells(&naming, &pass->cells) && name_sizes(&naming, pass) &&
+                 name_ages(&naming, pass) && memscope_names_copy(&naming.names, room, &pass->census->names);
 
     memscope_class_names_close(&naming.class_names);
     memscope_names_close(&naming.names);

@@ -34,7 +34,7 @@ struct memscope_census_row {
 struct memscope_census {
     const char *refusal; /* the reason for no census, a constant, NULL if there is one */
     struct memscope_census_sums total;
-    struct memscope_census_row *rows; /* in order of grouping, in the room, as are the names */
+    struct memscope_census_row *rows; /* in the room, as are the names */
     size_t row_count;
     struct memscope_names names;
     struct memscope_held_memory held;
