@@ -26,17 +26,10 @@ static void take_census(void *argument, struct memscope_scratch *scratch) {
     memscope_census_take(&scan->call.listing, &scan->excluded, scratch, &scan->room, &scan->census);
 }
 
-static VALUE take_in_child(struct census_scan *scan) {
-    const struct memscope_heap_errand errand = {take_census, scan, &scan->census, sizeof scan->census, -1, DEADLINE_MS};
-    VALUE refusal = memscope_heap_call_ask(&scan->call, &errand);
-
-    return NIL_P(refusal)
-               ? Qnil
-               : memscope_reason_of("census_left_out", ULL2NUM((scan->call.work_ns + 999999) / 1000000), refusal);
-}
-
 /* Once no sweep is under way, no object refers to a class that was freed. */
 static VALUE take(struct census_scan *scan) {
+    const struct memscope_heap_errand errand = {take_census, scan,        &scan->census, sizeof scan->census,
+                                                -1,          DEADLINE_MS, NULL};
     VALUE refusal;
 
     if (memscope_shared_room_open(&scan->room) != MEMSCOPE_OK)
@@ -45,12 +38,10 @@ static VALUE take(struct census_scan *scan) {
     if (!NIL_P(refusal = memscope_heap_call_list(&scan->call, "census_beside_ractors")))
         return refusal;
     scan->gc_count = rb_gc_count();
-    if (memscope_heap_call_belongs_in_child(&scan->call))
-        refusal = take_in_child(scan);
-    else
-        take_census(scan, &scan->call.listing.scratch);
-    if (!NIL_P(refusal) || scan->census.refusal != NULL)
-        return NIL_P(refusal) ? memscope_reason(scan->census.refusal) : refusal;
+    if (!NIL_P(refusal = memscope_heap_call_ask(&scan->call, &errand)))
+        return memscope_reason_of("census_left_out", ULL2NUM((scan->call.work_ns + 999999) / 1000000), refusal);
+    if (scan->census.refusal != NULL)
+        return memscope_reason(scan->census.refusal);
     memscope_slot_rate_learn(&ns_of_1000_slots, scan->call.listing.slots, scan->census.spent_ns);
     return Qnil;
 }

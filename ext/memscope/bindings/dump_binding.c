@@ -28,7 +28,7 @@ static void write_dump(void *argument, struct memscope_scratch *scratch) {
 /* Returns the reason why there is no dump, or nil if there is one, or if a write failed. */
 static VALUE dump_in_child(struct dumping *dumping) {
     const struct memscope_heap_errand errand = {
-        write_dump, dumping, &dumping->result, sizeof dumping->result, dumping->asked.file, dumping->deadline_ms};
+        write_dump, dumping, &dumping->result, sizeof dumping->result, dumping->asked.file, dumping->deadline_ms, NULL};
     VALUE refusal;
 
     dumping->call.child_bytes = memscope_heap_slots() * MEMSCOPE_DUMP_BYTES_OF_A_SLOT;

@@ -67,20 +67,22 @@ static bool work_and_answer(void *argument, int answer) {
     return memscope_forked_child_answer(answer, errand->found, errand->size);
 }
 
-VALUE memscope_heap_call_start(struct memscope_heap_call *call, const struct memscope_heap_errand *errand) {
+static void inherit(struct memscope_heap_call *call, const struct memscope_heap_errand *errand, bool inherited) {
+    memscope_scratch_inherit(&call->listing.scratch, inherited);
+    if (errand->inherit != NULL)
+        errand->inherit(errand->argument, inherited);
+}
+
+static VALUE start(struct memscope_heap_call *call, const struct memscope_heap_errand *errand) {
     VALUE without_room = memscope_heap_call_without_room(call);
     enum memscope_status status;
 
-    if (memscope_is_copy()) {
-        errand->work(errand->argument, &call->listing.scratch);
-        return Qnil;
-    }
     if (!NIL_P(without_room))
         return without_room;
-    memscope_scratch_inherit(&call->listing.scratch, true);
+    inherit(call, errand, true);
     status =
         memscope_forked_child_start(&call->child, work_and_answer, (void *)errand, errand->file, errand->deadline_ms);
-    memscope_scratch_inherit(&call->listing.scratch, false);
+    inherit(call, errand, false);
     call->in_child = status == MEMSCOPE_OK;
     return call->in_child ? Qnil : memscope_reason_of("child_refused", memscope_status_reason(status));
 }
@@ -102,17 +104,15 @@ static void *receive(void *argument) {
     return NULL;
 }
 
-VALUE memscope_heap_call_await(struct memscope_heap_call *call, const struct memscope_heap_errand *errand) {
+static VALUE await(struct memscope_heap_call *call, const struct memscope_heap_errand *errand) {
     struct reception reception = {.child = &call->child, .errand = errand};
-    uint64_t start = memscope_now_ns();
+    uint64_t begun = memscope_now_ns();
 
-    if (!call->in_child)
-        return Qnil;
     do {
         rb_thread_call_without_gvl(receive, &reception, RUBY_UBF_IO, NULL);
         rb_thread_check_ints();
     } while (reception.progress == MEMSCOPE_FORKED_INTERRUPTED);
-    call->without_gvl_ns += memscope_now_ns() - start;
+    call->without_gvl_ns += memscope_now_ns() - begun;
     if (reception.progress == MEMSCOPE_FORKED_ANSWERED)
         return Qnil;
     return reception.progress == MEMSCOPE_FORKED_TOO_SLOW
@@ -121,9 +121,14 @@ VALUE memscope_heap_call_await(struct memscope_heap_call *call, const struct mem
 }
 
 VALUE memscope_heap_call_ask(struct memscope_heap_call *call, const struct memscope_heap_errand *errand) {
-    VALUE refusal = memscope_heap_call_start(call, errand);
+    VALUE refusal;
 
-    return NIL_P(refusal) ? memscope_heap_call_await(call, errand) : refusal;
+    if (!memscope_heap_call_belongs_in_child(call)) {
+        errand->work(errand->argument, &call->listing.scratch);
+        return Qnil;
+    }
+    refusal = start(call, errand);
+    return NIL_P(refusal) ? await(call, errand) : refusal;
 }
 
 /* ---- after ----------------------------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 #include "ruby/heap/ruby_heap.h"
 
 struct memscope_heap_call {
-    bool bounded;             /* works in a child where memscope_fork_pays, otherwise always here */
+    bool bounded;             /* works in a child where memscope_fork_pays, otherwise always here, as in a copy */
     uint64_t budget_ns;       /* of work in this process, if bounded, 0 for none */
     memscope_slot_rate *rate; /* nanoseconds of the work per thousand slots */
     uint64_t child_bytes;     /* the predicted memory of a child besides its copies of pages */
@@ -58,15 +58,14 @@ struct memscope_heap_errand {
     size_t size;
     int file; /* a descriptor that stays open in the child, -1 if none */
     unsigned deadline_ms;
+    void (*inherit)(void *argument, bool inherited); /* called before and after the fork, or NULL */
 };
 
 /*
- * Runs the work in a child. Returns the reason if there is no answer, or nil. Ask is both parts: start, which forks,
- * and await, which releases the GVL until the answer is there. Raises an interrupt of this thread.
+ * Does the work where it belongs. Returns the reason if there is no answer, or nil. Keeps the GVL up to the fork, then
+ * releases it until the answer is there. Raises an interrupt of this thread.
  */
 VALUE memscope_heap_call_ask(struct memscope_heap_call *call, const struct memscope_heap_errand *errand);
-VALUE memscope_heap_call_start(struct memscope_heap_call *call, const struct memscope_heap_errand *errand);
-VALUE memscope_heap_call_await(struct memscope_heap_call *call, const struct memscope_heap_errand *errand);
 
 /* As memscope_finish. scratch_bytes: besides those of the listing. */
 VALUE memscope_heap_call_finish(const struct memscope_heap_call *call, VALUE reading, VALUE reasons, const char *tier,

@@ -122,8 +122,8 @@ static void answer(void *argument, struct memscope_scratch *scratch) {
 
 /* No method is called, and nothing allocated, from the listing of the pages to the walk or the fork. */
 static VALUE answer_of_process(struct graph_scan *scan) {
-    const struct memscope_heap_errand errand = {answer,           scan, &scan->answer, sizeof scan->answer, -1,
-                                                scan->deadline_ms};
+    const struct memscope_heap_errand errand = {answer, scan, &scan->answer, sizeof scan->answer, -1, scan->deadline_ms,
+                                                NULL};
     VALUE refusal = prepare(scan);
 
     if (!NIL_P(refusal))
@@ -131,9 +131,7 @@ static VALUE answer_of_process(struct graph_scan *scan) {
     settle_globals(scan);
     memscope_thread_list_settle(&scan->question.threads);
     list_sampled(scan);
-    if (!scan->call.bounded)
-        answer(scan, &scan->call.listing.scratch);
-    else if (!NIL_P(refusal = memscope_heap_call_ask(&scan->call, &errand)))
+    if (!NIL_P(refusal = memscope_heap_call_ask(&scan->call, &errand)))
         return refusal;
     if (scan->answer.status == MEMSCOPE_UNSUPPORTED)
         return memscope_reason("references_unexported");

@@ -7,6 +7,7 @@
 #include "bindings/ledger_binding.h"
 #include "bindings/ruby_heap_binding.h"
 
+#include "base/copy.h"
 #include "init.h"
 #include "ruby/heap/block_walk.h"
 #include "ruby/heap/marking.h"
@@ -109,7 +110,9 @@ static void work(void *argument, struct memscope_scratch *scratch) {
         memscope_heap_walk(&call->heap.listing, scratch, MEMSCOPE_WALK_PINS, &call->found.pins);
 }
 
-static void inherit(struct blocks_call *call, int inherited) {
+static void inherit(void *argument, bool inherited) {
+    struct blocks_call *call = argument;
+
     memscope_scratch_inherit(&call->marks, inherited);
     memscope_scratch_inherit(&call->ledger.listing.scratch, inherited);
     memscope_malloc_blocks_inherit(&call->blocks, &call->ledger.ledger, inherited);
@@ -128,7 +131,7 @@ static enum memscope_status plant_all(struct blocks_call *call) {
 
 /* Returns the reason if there is no answer, or nil. Keeps the GVL from the end of the collection to the fork. */
 static VALUE walk(struct blocks_call *call) {
-    const struct memscope_heap_errand errand = {work, call, &call->found, sizeof call->found, -1, DEADLINE_MS};
+    const struct memscope_heap_errand errand = {work, call, &call->found, sizeof call->found, -1, DEADLINE_MS, inherit};
     VALUE refusal;
 
     if (!NIL_P(refusal = memscope_heap_call_without_room(&call->heap)) ||
@@ -136,10 +139,7 @@ static VALUE walk(struct blocks_call *call) {
         return refusal;
     if ((call->status = plant_all(call)) != MEMSCOPE_OK)
         return memscope_status_reason(call->status);
-    inherit(call, true);
-    refusal = memscope_heap_call_start(&call->heap, &errand);
-    inherit(call, false);
-    if (!NIL_P(refusal) || !NIL_P(refusal = memscope_heap_call_await(&call->heap, &errand)))
+    if (!NIL_P(refusal = memscope_heap_call_ask(&call->heap, &errand)))
         return refusal;
     return call->found.status == MEMSCOPE_OK ? Qnil : memscope_status_reason(call->found.status);
 }
@@ -226,7 +226,7 @@ static VALUE close_blocks(VALUE argument) {
  */
 VALUE native_object_blocks(VALUE self, VALUE planted, VALUE shared, VALUE strict) {
     bool deep = NIL_P(planted) && memscope_ledger_malloc_kind() != MEMSCOPE_LEDGER_MALLOC_JEMALLOC;
-    struct blocks_call call = {.heap = {.bounded = true},
+    struct blocks_call call = {.heap = {.bounded = !memscope_is_copy()},
                                .planted = planted,
                                .ledger = {.strict = RTEST(strict),
                                           .objects = NIL_P(planted),

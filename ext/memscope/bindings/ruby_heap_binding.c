@@ -45,18 +45,11 @@ static void walk_heap(void *argument, struct memscope_scratch *scratch) {
     memscope_heap_walk(&scan->call.listing, scratch, scan->subjects, &scan->walk);
 }
 
-static void walk_in_child(struct heap_scan *scan) {
-    const struct memscope_heap_errand errand = {walk_heap, scan, &scan->walk, sizeof scan->walk, -1, DEADLINE_MS};
-    VALUE why = memscope_heap_call_ask(&scan->call, &errand);
-
-    if (!NIL_P(why))
-        take_headers(scan, memscope_reason_of("walk_left_out", ULL2NUM((scan->call.work_ns + 999999) / 1000000), why));
-}
-
 static void walk(struct heap_scan *scan) {
-    bool in_child = memscope_heap_call_belongs_in_child(&scan->call);
+    const struct memscope_heap_errand errand = {walk_heap, scan, &scan->walk, sizeof scan->walk, -1, DEADLINE_MS, NULL};
+    VALUE why;
 
-    if (scan->collect || !MEMSCOPE_WALKS_DURING_GC || !in_child)
+    if (scan->collect || !MEMSCOPE_WALKS_DURING_GC || !memscope_heap_call_belongs_in_child(&scan->call))
         memscope_heap_call_settle(&scan->call, scan->collect);
     if (memscope_other_ractors()) { /* now: no other thread runs until the walk ends or forks */
         take_headers(scan, memscope_reason("references_unreadable"));
@@ -65,12 +58,11 @@ static void walk(struct heap_scan *scan) {
     memscope_heap_list(&scan->call.listing, MEMSCOPE_SLOTS_UNCOUNTED);
     if (scan->call.listing.refusal != NULL)
         return;
-    if (in_child)
-        walk_in_child(scan);
-    else
-        walk_heap(scan, &scan->call.listing.scratch);
-    if (NIL_P(scan->left_out))
+    why = memscope_heap_call_ask(&scan->call, &errand);
+    if (NIL_P(why))
         memscope_slot_rate_learn(scan->call.rate, scan->call.listing.slots, scan->walk.spent_ns);
+    else
+        take_headers(scan, memscope_reason_of("walk_left_out", ULL2NUM((scan->call.work_ns + 999999) / 1000000), why));
 }
 
 /* ---- the reading ---------------------------------------------------------------------------------------------- */
