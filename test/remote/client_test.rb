@@ -51,6 +51,18 @@ class ClientTest < MemscopeTest
                  error.message)
   end
 
+  # With hidepid=2, /proc has no other user's processes. No process has this pid.
+  def test_a_process_that_proc_hides_is_not_gone
+    pid = 4_194_305
+    error = Process.stub(:kill, ->(*) { raise Errno::EPERM }) do
+      assert_raises(Memscope::Client::Unreachable) { Memscope::Client.new(pid).call(:rss) }
+    end
+
+    assert_equal [:foreign, "process #{pid} is another user's, and /proc hides it (hidepid): run memscope as that " \
+                            "user, or as root"], [error.why, error.message]
+    assert_equal :gone, assert_raises(Memscope::Client::Unreachable) { Memscope::Client.new(pid).call(:rss) }.why
+  end
+
   # A process can run anything that answers in its name. It answers whoever asks: memscope ps, run by another test, asks
   # all processes that listen.
   { "not json\n" => "is not JSON", "[]\n" => "is not a JSON object", "\xff\n" => "is not JSON",

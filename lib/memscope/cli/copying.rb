@@ -19,7 +19,7 @@ module Memscope
         retry
       end
 
-      def copies? = @given.key?(:pid) && !@given.key?(:no_attach) && ExternalProcess.ruby?(@given[:pid])
+      def copies? = @given.key?(:pid) && !@given.key?(:no_attach) && Client.ruby?(@given[:pid])
 
       # Ends the copy, which has answered, and shows its price.
       def footer

@@ -72,6 +72,11 @@ module Memscope
       end
 
       # @api private
+      # @return [Boolean] whether a process's program is a ruby, by the file's name, or by the process's own name if its
+      #   link /proc/PID/exe cannot be read
+      def ruby?(pid) = SystemCall.attempt { program(pid).start_with?("ruby") } == true
+
+      # @api private
       # @raise [Unreachable] if a socket or a process is another user's, unless this user is root
       def check_user(what, uid)
         return if [0, uid].include?(Process.euid)
@@ -80,6 +85,12 @@ module Memscope
       end
 
       private
+
+      def program(pid)
+        File.basename(File.readlink("/proc/#{pid}/exe"))
+      rescue Errno::EACCES
+        File.read("/proc/#{pid}/comm")
+      end
 
       # The uid that the listener must have: the owner of the socket. Only that user and root may connect.
       def owner(path)
@@ -241,7 +252,7 @@ module Memscope
     # Raises, since the process is gone, cannot be looked at, or does not listen.
     def silent
       check
-      raise unreachable(:silent, :silent, unlisted: @unlisted)
+      raise unreachable(Client.ruby?(@pid) ? :silent : :no_ruby, :silent, unlisted: @unlisted)
     end
 
     # A process in a container, or with systemd's PrivateTmp, sees other directories: /proc/PID/root leads to them.
@@ -276,12 +287,20 @@ module Memscope
 
       @status[/^#{key}:\s*(.*)$/, 1].to_s
     rescue Errno::ENOENT, Errno::ESRCH
-      raise gone
+      raise hidden? ? unreachable(:hidden, :foreign) : gone
     rescue SystemCallError => e # hidepid=1, or no descriptors left in this process
       why = [Errno::EACCES, Errno::EPERM].include?(e.class) ? :foreign : :busy
       raise unreachable(:unread, why, error: e.class.new.message)
     end
 
     def gone = unreachable(:gone, :gone)
+
+    # True with hidepid=2: another user's process is not in /proc, but can be refused a signal.
+    def hidden?
+      Process.kill(0, @pid)
+      false
+    rescue SystemCallError => e
+      e.is_a?(Errno::EPERM)
+    end
   end
 end

@@ -27,10 +27,7 @@ module Memscope
     end
 
     # @return [Array<Integer>] the pids of the Ruby processes that this user can see
-    def self.rubies = Dir.children("/proc").grep(/\A\d+\z/).map(&:to_i).select { |pid| ruby?(pid) }.sort
-
-    # @api private
-    def self.ruby?(pid) = Files.new(pid).runs_ruby?
+    def self.rubies = Dir.children("/proc").grep(/\A\d+\z/).map(&:to_i).select { |pid| Client.ruby?(pid) }.sort
 
     # @api private
     # @return [Symbol, nil] as the field of that name
@@ -57,10 +54,6 @@ module Memscope
         @reasons = {}
       end
 
-      # True if its program is a ruby, by the file's name, or by the process's own name if its link /proc/PID/exe cannot
-      # be read.
-      def runs_ruby? = SystemCall.attempt { program.start_with?("ruby") } == true
-
       # Whether this user may have a copy of it made, or why not. The kernel opens `mem` for whoever may trace it.
       def copying
         status = read("status", :copying).to_s
@@ -76,17 +69,11 @@ module Memscope
       end
 
       def body
-        { command: command, runs_ruby: runs_ruby?, copying: copying, **figures, mallocs: mallocs, variables: variables,
-          reasons: @reasons }
+        { command: command, runs_ruby: Client.ruby?(@pid), copying: copying, **figures, mallocs: mallocs,
+          variables: variables, reasons: @reasons }
       end
 
       private
-
-      def program
-        File.basename(File.readlink("/proc/#{@pid}/exe"))
-      rescue Errno::EACCES
-        File.read("/proc/#{@pid}/comm")
-      end
 
       def command
         line = read("cmdline", :command).to_s.split("\0").join(" ")[0, MAX_COMMAND_LENGTH]

@@ -73,8 +73,9 @@ class ProcessesPageTest < MemscopeTest
 
     assert_match(/\Amemscope \S+ . pid \d+ seen from outside . uid \d+$/, text)
     assert_includes text.gsub(/\s+/, " "), "This is the kernel's view only, because the process does not listen."
-    assert_includes text.gsub(/\s+/, " "), "For its memory in malloc and in Ruby, let it require " \
-                                           "\"memscope\", and start it with MEMSCOPE_LISTEN=1."
+    assert_includes text.gsub(/\s+/, " "), "For its memory in malloc and in Ruby, run memscope attach --pid " \
+                                           "#{Process.pid}, or let it require \"memscope\", and start it with " \
+                                           "MEMSCOPE_LISTEN=1."
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
   end
 end

@@ -20,7 +20,7 @@ class NativeAbsentTest < MemscopeTest
     ran = without_extension(<<~RUBY)
       require "memscope/cli/cli"
       other = IO.popen(%w[sleep 60])
-      def (Memscope::ExternalProcess).ruby?(_pid) = true
+      def (Memscope::Client).ruby?(_pid) = true
       puts Memscope::CLI.run(["heap", "--pid", other.pid.to_s], err: $stdout)
       Process.kill(:KILL, other.pid)
     RUBY

@@ -134,7 +134,8 @@ module Memscope
       def footer = "  read in #{milliseconds(@reading.cost.wall_us)}"
 
       def limits
-        [@page.wrapped(@reading.command.to_s[0, 200]), say(@reading.listens? ? :listens : :silent, pid: @reading.pid)]
+        why = @reading.runs_ruby? ? :silent : :no_ruby
+        [@page.wrapped(@reading.command.to_s[0, 200]), say(@reading.listens? ? :listens : why, pid: @reading.pid)]
       end
 
       def figures
