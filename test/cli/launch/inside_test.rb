@@ -52,6 +52,20 @@ class ProgramInsideTest < MemscopeTest
     assert_exit 3, report("--", *ruby("$stderr.close; STDERR.close rescue nil; exit 3")), out: ""
   end
 
+  def test_a_page_with_commands_for_the_process_says_that_it_ends
+    ran = report("--", *ruby(<<~'RUBY'))
+      module Memscope
+        def self.ledger(**) = Class.new { def to_s(**) = "> memscope purge --pid #{Process.pid} trim\n" }.new
+        def self.supported? = true
+      end
+      puts Process.pid
+    RUBY
+    pid = ran.out.to_i
+
+    assert_exit 0, ran, err: "> memscope purge --pid #{pid} trim\n\n  Process #{pid} ends here. With --pid, name one " \
+                             "that still runs.\n"
+  end
+
   # Nothing can be read any more, and the program has a class of the same name as one of memscope's.
   def test_a_program_without_descriptors_ends_as_it_would
     ran = report("--", *ruby(<<~RUBY))

@@ -28,7 +28,12 @@ module Memscope
       private
 
       # Call before the program registers its own at_exit handlers: the first one registered runs last.
-      def report_at_exit = at_exit { finish if Process.pid == @pid }
+      def report_at_exit
+        at_exit do
+          @exits = Process.pid == @pid
+          finish if @exits
+        end
+      end
 
       def finish = report(ending: true)
 
@@ -67,6 +72,11 @@ module Memscope
       rescue SystemCallError => e
         complain(e.message)
         $stderr
+      end
+
+      # Adds to a page with commands for this process that it will not run then.
+      def dated(page)
+        @exits && page.include?("--pid #{@pid}") ? "#{page}\n  #{worded(:exits, pid: @pid)}\n" : page
       end
 
       def complain(message, **figures)

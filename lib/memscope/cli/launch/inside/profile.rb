@@ -75,8 +75,9 @@ module Memscope
       def last = profiler.running? ? profiler.stop : profiler.snapshot
 
       def deliver(profile)
-        view = @order[:format] == :text ? @order[:display] : {}
-        text = profile.formatted(@order[:format], by: @order[:by], **view)
+        page = @order[:format] == :text
+        text = profile.formatted(@order[:format], by: @order[:by], **(page ? @order[:display] : {}))
+        text = dated(text) if page
         return @io.write(text) unless @parent && @order[:output]
 
         path = own_path

@@ -26,7 +26,8 @@ module Memscope
 
         at = worded(ending ? :at_the_end : :after, title: @order[:title], seconds: (now - @started).round(1))
         @io.write("#{at}\n\n") if @order[:every]
-        @io.write(readings.map { |reading| reading.to_s(**@order[:display].to_h, **@order[:view].to_h) }.join("\n"))
+        pages = readings.map { |reading| reading.to_s(**@order[:display].to_h, **@order[:view].to_h) }
+        @io.write(dated(pages.join("\n")))
         @io.write("\n") unless ending
       end
 
