@@ -9,6 +9,9 @@
 /* The maximum shift of addresses. A chunk is then 16 KiB, and all its objects are in one page of Ruby's heap. */
 #define SHIFT_MAX 8
 
+/* Objects to prefetch ahead: those of a few chunks. */
+#define AHEAD 64
+
 /* ---- in the order of the dump ---------------------------------------------------------------------------------- */
 
 /* Returns false unless the object follows the last one of its chunk both by address and by rank. */
@@ -35,8 +38,11 @@ static enum memscope_status add_all(struct memscope_address_index *index, const 
     index->entries = memscope_array_map(index->size, sizeof *index->entries);
     if (index->entries == NULL)
         return MEMSCOPE_NO_MEMORY;
-    for (uint32_t rank = 0; rank < count && in_order; rank++)
+    for (uint32_t rank = 0; rank < count && in_order; rank++) {
+        if (count - rank > AHEAD)
+            __builtin_prefetch(memscope_address_place(index, addresses[rank + AHEAD]), 1);
         in_order = add(index, addresses[rank], rank);
+    }
     return in_order ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
 }
 

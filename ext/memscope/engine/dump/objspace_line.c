@@ -204,15 +204,6 @@ static void take_type(struct memscope_objspace_line *line, struct memscope_text 
         }
 }
 
-static inline const char *read_type(const char *text, struct memscope_objspace_line *line) {
-    struct memscope_text type;
-
-    text = read_text(text, &type);
-    if (text != NULL)
-        take_type(line, type);
-    return text;
-}
-
 const char *memscope_objspace_type_name(uint8_t type) {
     for (size_t index = 0; index < sizeof types / sizeof *types; index++)
         if (types[index].number == type && type != 0)
@@ -256,12 +247,39 @@ static inline const char *read_generation(const char *text, uint64_t *generation
 
 #define IS(name) (memcmp(key, name, sizeof(name) - 1) == 0)
 
+/*
+ * Skips a key that mostly follows, if it does, written as Ruby writes it: no search for its end, no comparison with the
+ * others. *text: NULL if the value before it could not be read.
+ */
+#define SKIP_KEY(text, key) skip_key((text), (key), sizeof(key) - 1)
+static inline bool skip_key(const char **text, const char *key, size_t length) {
+    bool follows = *text != NULL && memcmp(*text, key, length) == 0;
+
+    if (follows)
+        *text += length;
+    return follows;
+}
+
+static inline const char *read_type_and_class(const char *text, struct memscope_objspace_line *line) {
+    struct memscope_text type;
+
+    text = read_text(text, &type);
+    if (text != NULL)
+        take_type(line, type);
+    return SKIP_KEY(&text, ", \"class\":") ? read_address_or_null(text, &line->class_address) : text;
+}
+
+static inline const char *read_memsize_and_flags(const char *text, struct memscope_objspace_line *line) {
+    text = read_number(text, &line->bytes);
+    return SKIP_KEY(&text, ", \"flags\":") ? skip_flags(text) : text;
+}
+
 static inline const char *read_value(const char *key, size_t length, const char *text,
                                      struct memscope_objspace_line *line, uint64_t *references) {
     switch (length) {
     case 4:
         if (IS("type"))
-            return read_type(text, line);
+            return read_type_and_class(text, line);
         if (IS("name"))
             return read_text(text, &line->name);
         if (IS("root"))
@@ -276,18 +294,23 @@ static inline const char *read_value(const char *key, size_t length, const char 
             return read_address_or_null(text, &line->class_address);
         if (IS("flags"))
             return skip_flags(text);
+        if (IS("value")) {
+            text = skip_value(text);
+            return SKIP_KEY(&text, ", \"encoding\":\"UTF-8\", \"memsize\":") ? read_memsize_and_flags(text, line)
+                                                                             : text;
+        }
         break;
     case 6:
         if (IS("struct"))
             return read_text(text, &line->data_type);
         break;
     case 7:
-        if (IS("address"))
-            return read_address(text, &line->address);
-        if (IS("memsize")) {
-            text = read_number(text, &line->bytes);
-            return text != NULL && memcmp(text, ", \"flags\":", 10) == 0 ? skip_flags(text + 10) : text;
+        if (IS("address")) {
+            text = read_address(text, &line->address);
+            return SKIP_KEY(&text, ", \"type\":") ? read_type_and_class(text, line) : text;
         }
+        if (IS("memsize"))
+            return read_memsize_and_flags(text, line);
         break;
     case 9:
         if (IS("slot_size"))
