@@ -73,7 +73,7 @@ static enum memscope_status read_all(struct memscope_objspace_reader *reader, co
     if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != (ssize_t)size || lseek(file, 0, SEEK_SET) != 0 ||
         memscope_objspace_reader_open(reader, file) != MEMSCOPE_OK)
         abort();
-    reader->is_compared = true;
+    reader->is_compared = reader->is_converted = true;
     while (memscope_objspace_reader_continue(reader))
         continue;
     return memscope_objspace_graph_make(reader);

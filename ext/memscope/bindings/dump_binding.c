@@ -92,7 +92,9 @@ static void *read_on(void *argument) {
 static void *resolve(void *argument) {
     struct memscope_dump_file *file = argument;
 
+    memscope_array_keep_in(&file->kept);
     file->status = memscope_objspace_graph_make(&file->reader);
+    memscope_array_keep_in(NULL);
     return NULL;
 }
 
@@ -136,6 +138,7 @@ void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE
 
 void memscope_dump_file_close(struct memscope_dump_file *file) {
     memscope_objspace_reader_close(&file->reader);
+    memscope_kept_mappings_close(&file->kept);
 }
 
 struct conversion {
@@ -198,5 +201,6 @@ VALUE native_convert_dump(VALUE self, VALUE from, VALUE to, VALUE format) {
     struct conversion conversion = {.to = NUM2INT(to), .format = (enum memscope_dump_format)NUM2INT(format)};
 
     memscope_dump_file_open(&conversion.file, NUM2INT(from));
+    conversion.file.reader.is_converted = true;
     return rb_ensure(convert, (VALUE)&conversion, end_conversion, (VALUE)&conversion);
 }

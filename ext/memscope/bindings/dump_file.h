@@ -3,12 +3,14 @@
 
 #include "values.h"
 
+#include "base/mapped_array.h"
 #include "dump/objspace_graph.h"
 
 struct memscope_dump_file {
     enum memscope_status status; /* after the reading, MEMSCOPE_OK if the reader's graph and dump are made */
     struct memscope_objspace_reader reader;
     bool more;
+    struct memscope_kept_mappings kept; /* of what the reader no longer needs, for the answer about its graph */
 };
 
 /* The descriptor stays the caller's. */

@@ -287,7 +287,9 @@ static VALUE reasons_hash(const struct graph_scan *scan) {
 static void answer_of_file(void *argument) {
     struct graph_scan *scan = argument;
 
+    memscope_array_keep_in(&scan->file.kept);
     memscope_heap_answer_of_dump(&scan->question, &scan->file.reader.dump, &scan->room, &scan->answer);
+    memscope_array_keep_in(NULL);
     if (scan->answer.status == MEMSCOPE_OK)
         scan->answer.status = memscope_dump_sites_open(&scan->sites, &scan->file.reader, scan->question.top);
 }

@@ -46,6 +46,7 @@ static bool read_files(struct growth_scan *scan) {
         reason = memscope_dump_file_reason(file);
         if (!NIL_P(reason))
             rb_ary_push(scan->incomplete, memscope_reason_of("unread", rb_sprintf("dump %d", index + 1), reason));
+        memscope_kept_mappings_close(&file->kept);
         if (index < scan->count - 1)
             memscope_objspace_graph_drop_edges(&file->reader);
     }

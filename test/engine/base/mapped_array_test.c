@@ -73,6 +73,29 @@ static void test_huge_pages(void) {
     memscope_array_unmap(after);
 }
 
+/* A thread keeps mappings where it was told to, until it is told otherwise. */
+static void test_mappings_are_kept_for_a_while(void) {
+    struct memscope_kept_mappings kept = {{NULL}};
+    size_t size = 2 << 20;
+    char *array = memscope_array_map(size, 1), *again;
+
+    EXPECT(array != NULL);
+    array[0] = 'x';
+    memscope_array_keep_in(&kept);
+    memscope_array_unmap(array);
+    memscope_array_keep_in(NULL);
+    EXPECT((again = memscope_array_map_unwritten(size, 1)) != NULL && again != array && again[0] == 0);
+    memscope_array_keep_in(&kept);
+    memscope_array_unmap(again);
+    EXPECT(memscope_array_map_unwritten(size, 1) == array && array[0] == 'x');
+    memscope_array_unmap(array);
+    memscope_array_keep_in(NULL);
+    EXPECT(kept.arrays[0] != NULL && kept.arrays[1] != NULL);
+    memscope_kept_mappings_close(&kept);
+    EXPECT(kept.arrays[0] == NULL && kept.arrays[1] == NULL);
+    memscope_kept_mappings_close(&kept);
+}
+
 /* In a child, the mappings of unmapped arrays are reused, but only for arrays mapped unwritten. */
 static void test_mappings_are_kept(void) {
     size_t size = 8 << 20;
@@ -133,6 +156,7 @@ int main(void) {
     test_reserves();
     test_refuses_what_cannot_be();
     test_not_kept_before();
+    test_mappings_are_kept_for_a_while();
     test_huge_pages();
     test_mappings_are_kept();
     test_many_mappings();

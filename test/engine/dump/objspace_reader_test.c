@@ -61,6 +61,7 @@ static void read_text(struct reading *reading, const char *text, size_t length) 
     int file = write_file(text, length);
 
     EXPECT(memscope_objspace_reader_open(&reading->reader, file) == MEMSCOPE_OK);
+    reading->reader.is_converted = true;
     while (memscope_objspace_reader_continue(&reading->reader))
         continue;
     reading->status = memscope_objspace_graph_make(&reading->reader);

@@ -19,11 +19,12 @@ struct header {
  */
 #define LARGE ((size_t)4 << 20)
 
-/* Maximum of free large mappings kept for other arrays: there are never more at the same time. */
-#define KEPT_MAPPINGS 8
+/* Bytes of the smallest mapping that is kept for other arrays. */
+#define MIN_KEPT ((size_t)1 << 20)
 
 static bool in_child;
-static struct header *kept[KEPT_MAPPINGS]; /* NULL if none */
+static struct memscope_kept_mappings kept_in_child;
+static __thread struct memscope_kept_mappings *kept; /* NULL if none are kept */
 
 static bool size_mapping(size_t count, size_t item_size, size_t *size) {
     if (item_size != 0 && count > (PTRDIFF_MAX - HEADER) / item_size)
@@ -34,6 +35,7 @@ static bool size_mapping(size_t count, size_t item_size, size_t *size) {
 
 void memscope_array_enter_child(void) {
     in_child = true;
+    kept = &kept_in_child;
 }
 
 static struct header *header_of(void *array) {
@@ -62,27 +64,41 @@ static struct header *map(size_t size, bool sparse) {
 }
 
 static bool keep(struct header *header) {
-    for (size_t place = 0; in_child && !header->sparse && header->size >= LARGE && place < KEPT_MAPPINGS; place++)
-        if (kept[place] == NULL) {
-            kept[place] = header;
+    if (kept == NULL || header->sparse || header->size < MIN_KEPT)
+        return false;
+    for (size_t place = 0; place < MEMSCOPE_KEPT_MAPPINGS; place++)
+        if (kept->arrays[place] == NULL) {
+            kept->arrays[place] = items_of(header);
             return true;
         }
     return false;
 }
 
-/* The smallest kept mapping of at least this size, or NULL. */
-static struct header *take_kept(size_t size) {
-    struct header *taken = NULL;
-    size_t best = 0;
+/* The array of the smallest kept mapping of at least this size, or NULL. */
+static void *take_kept(size_t size) {
+    void **best = NULL, *array;
 
-    for (size_t place = 0; size >= LARGE && place < KEPT_MAPPINGS; place++)
-        if (kept[place] != NULL && kept[place]->size >= size && (taken == NULL || kept[place]->size < taken->size)) {
-            taken = kept[place];
-            best = place;
-        }
-    if (taken != NULL)
-        kept[best] = NULL;
-    return taken;
+    for (size_t place = 0; kept != NULL && size >= MIN_KEPT && place < MEMSCOPE_KEPT_MAPPINGS; place++) {
+        array = kept->arrays[place];
+        if (array != NULL && header_of(array)->size >= size &&
+            (best == NULL || header_of(array)->size < header_of(*best)->size))
+            best = &kept->arrays[place];
+    }
+    if (best == NULL)
+        return NULL;
+    array = *best;
+    *best = NULL;
+    return array;
+}
+
+void memscope_array_keep_in(struct memscope_kept_mappings *mappings) {
+    kept = mappings;
+}
+
+void memscope_kept_mappings_close(struct memscope_kept_mappings *mappings) {
+    kept = NULL;
+    memscope_array_unmap_each(mappings->arrays, MEMSCOPE_KEPT_MAPPINGS);
+    memset(mappings, 0, sizeof *mappings);
 }
 
 void *memscope_array_map(size_t count, size_t item_size) {
@@ -98,13 +114,10 @@ void *memscope_array_map_sparse(size_t count, size_t item_size) {
 }
 
 void *memscope_array_map_unwritten(size_t count, size_t item_size) {
-    struct header *header;
     size_t size;
+    void *array = size_mapping(count, item_size, &size) ? take_kept(size) : NULL;
 
-    if (!size_mapping(count, item_size, &size))
-        return NULL;
-    header = take_kept(size);
-    return items_of(header == NULL ? map(size, false) : header);
+    return array == NULL ? memscope_array_map(count, item_size) : array;
 }
 
 void memscope_array_unmap(void *array) {

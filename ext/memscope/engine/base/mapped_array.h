@@ -17,13 +17,27 @@ void *memscope_array_map(size_t count, size_t item_size);
 /* The same for a sparsely written array, without huge pages, which would make much more of it resident. */
 void *memscope_array_map_sparse(size_t count, size_t item_size);
 
-/* The same for an array whose items are all written before they are read: in a child, they are not always zeroed. */
+/* The same for an array whose items are all written before they are read: it may get a kept mapping, as it was left. */
 void *memscope_array_map_unwritten(size_t count, size_t item_size);
 
 /*
- * For a forked child, which has one thread and ends soon: from now on, large arrays that are not sparse get huge pages,
- * and memscope_array_unmap keeps a few of their mappings for memscope_array_map_unwritten. New mappings are expensive:
- * the kernel zeroes them.
+ * Mappings of arrays that memscope_array_unmap has kept for memscope_array_map_unwritten. New mappings are expensive:
+ * the kernel zeroes them, page by page. For one thread at a time. A zeroed struct is empty.
+ */
+#define MEMSCOPE_KEPT_MAPPINGS 8 /* maximum: there are hardly ever more at the same time */
+struct memscope_kept_mappings {
+    void *arrays[MEMSCOPE_KEPT_MAPPINGS]; /* NULL if none */
+};
+
+/* From now on this thread keeps large mappings here, except those of sparse arrays. NULL: it keeps none. */
+void memscope_array_keep_in(struct memscope_kept_mappings *mappings);
+
+/* Idempotent. This thread then keeps no mappings. */
+void memscope_kept_mappings_close(struct memscope_kept_mappings *mappings);
+
+/*
+ * For a forked child, which has one thread and ends soon: from now on, it keeps mappings, and large arrays that are not
+ * sparse get huge pages.
  */
 void memscope_array_enter_child(void);
 

@@ -167,13 +167,14 @@ static void add_class_edge(struct memscope_objspace_reader *reader, struct memsc
 
 static void add_edges(struct memscope_objspace_reader *reader, struct memscope_graph_builder *builder) {
     const struct memscope_named_reference *named = reader->named_references, *end = named + reader->named_count;
-    uint64_t reference = 0;
+    uint64_t reference = 0, end_of_node = 0;
 
     for (uint32_t node = 0; node < reader->object_count; node++) {
         uint64_t class_of_node = class_address(reader, node);
 
         memscope_graph_from(builder, node);
-        for (; reference < reader->first_references[node + 1]; reference++) {
+        end_of_node += reader->reference_counts[node];
+        for (; reference < end_of_node; reference++) {
             uint64_t address = reader->references[reference];
             bool is_named = named < end && named->reference == reference;
 
@@ -209,9 +210,8 @@ static enum memscope_status resolve(struct memscope_objspace_reader *reader) {
 
     if (status != MEMSCOPE_OK)
         return status;
-    reader->first_references[reader->object_count] = reader->reference_count;
     label_objects(reader);
-    if (!number_objects(reader) || !name_modules(reader))
+    if ((reader->is_converted && !number_objects(reader)) || !name_modules(reader))
         return MEMSCOPE_NO_MEMORY;
     if (!reader->tells_slot_bytes) {
         memscope_array_unmap(reader->graph.slot_bytes);
@@ -233,8 +233,11 @@ enum memscope_status memscope_objspace_graph_make(struct memscope_objspace_reade
         return MEMSCOPE_MALFORMED;
     reader->dump.graph = &reader->graph;
     reader->status = resolve(reader);
-    memscope_array_unmap(reader->references);
-    reader->references = NULL;
+    memscope_arrays_unmap(reader->references, reader->named_references, reader->class_addresses,
+                          reader->reference_counts);
+    reader->references = reader->class_addresses = NULL;
+    reader->named_references = NULL;
+    reader->reference_counts = NULL;
     if (!reader->is_compared) {
         memscope_address_index_close(&reader->index);
         memscope_array_unmap(reader->addresses);

@@ -82,13 +82,11 @@ static void add_edge_names(struct memscope_objspace_reader *reader, const struct
     }
 }
 
-/* "app/order.rb:12", or the empty name if the line does not state it. */
+/* "app/order.rb:12" */
 static uint32_t name_of_site(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
     char text[1024];
     size_t length;
 
-    if (line->file.length == 0)
-        return 0;
     length = memscope_objspace_unescape(line->file, text, sizeof text - 24);
     length += (size_t)snprintf(text + length, 24, ":%" PRIu64, line->line_number);
     return memscope_names_add(&reader->graph.names, text, length);
@@ -101,15 +99,19 @@ static void add_object(struct memscope_objspace_reader *reader, const struct mem
 
     reader->addresses[node] = line->address;
     reader->class_addresses[node] = line->class_address;
-    reader->first_references[node] = reader->reference_count;
-    reader->sites[node] = name_of_site(reader, line);
-    reader->tells_sites |= line->file.length > 0;
+    reader->reference_counts[node] = line->reference_count;
+    if (line->file.length > 0) {
+        reader->sites[node] = name_of_site(reader, line);
+        reader->tells_sites = true;
+    }
     if (reader->is_compared)
         reader->generations[node] = line->generation;
     graph->type[node] = line->type;
     graph->bytes[node] = saturated(line->bytes > 0 ? line->bytes : line->slot_bytes);
-    graph->slot_bytes[node] = saturated(line->slot_bytes);
-    reader->tells_slot_bytes |= line->slot_bytes > 0;
+    if (line->slot_bytes > 0) {
+        graph->slot_bytes[node] = saturated(line->slot_bytes);
+        reader->tells_slot_bytes = true;
+    }
     add_edge_names(reader, line);
     reader->reference_count += line->reference_count;
     if (line->type == MEMSCOPE_TYPE_CLASS || line->type == MEMSCOPE_TYPE_MODULE)
@@ -178,7 +180,7 @@ static bool make_room(struct memscope_objspace_reader *reader, size_t bytes) {
     return memscope_graph_reserve(&reader->graph, objects, MEMSCOPE_GRAPH_SLOT_BYTES) &&
            MEMSCOPE_ARRAY_RESERVE(reader->addresses, objects) &&
            MEMSCOPE_ARRAY_RESERVE(reader->class_addresses, objects) &&
-           MEMSCOPE_ARRAY_RESERVE(reader->first_references, objects + 1) &&
+           MEMSCOPE_ARRAY_RESERVE(reader->reference_counts, objects) &&
            MEMSCOPE_ARRAY_RESERVE(reader->sites, objects) &&
            (!reader->is_compared || MEMSCOPE_ARRAY_RESERVE(reader->generations, objects)) &&
            MEMSCOPE_ARRAY_RESERVE(reader->references, references) &&
@@ -331,7 +333,7 @@ bool memscope_objspace_lacks_objects(const struct memscope_objspace_reader *read
 
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader) {
     void *const arrays[] = {
-        reader->text,       reader->addresses,        reader->class_addresses, reader->first_references, reader->sites,
+        reader->text,       reader->addresses,        reader->class_addresses, reader->reference_counts, reader->sites,
         reader->references, reader->named_references, reader->classes,         reader->generations,      reader->roots,
         reader->ids,        reader->modules};
 

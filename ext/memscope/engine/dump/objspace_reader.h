@@ -42,8 +42,10 @@ struct memscope_objspace_reader {
     uint64_t missing_references; /* to objects that are not in the dump */
     bool truncated;              /* set if the file ends within a line */
 
-    /* Set between opening and reading, to keep the data that identifies an object in another dump of the process. */
+    /* Set between opening and reading: keeps the data that identifies an object in another dump of the process. */
     bool is_compared;
+    /* Set likewise: gives the dump its ids. */
+    bool is_converted;
 
     char *text; /* read, but not parsed yet */
     size_t text_length;
@@ -52,8 +54,8 @@ struct memscope_objspace_reader {
     uint32_t object_count;
     /* By object: */
     uint64_t *addresses, *class_addresses; /* class: 0 for none */
-    uint64_t *first_references;            /* index of its first reference */
-    uint32_t *sites;                       /* names such as "app/order.rb:12", 0 if not stated */
+    uint32_t *reference_counts;
+    uint32_t *sites; /* names such as "app/order.rb:12", 0 if not stated */
     /*
      * Only if is_compared: garbage collections before its allocation, plus 1, or 0 if not stated. Addresses and the
      * index are then kept after the graph is made.

@@ -12,20 +12,15 @@
 /* Fewer nodes, such as nested Hashes, are not a list. */
 #define MIN_LIST 8
 
-/* Accumulated bytes of the nodes that follow a node in its list, and their number. */
-struct followers {
-    uint64_t accumulated;
-    uint32_t count;
-};
-
 struct suspect_scan {
     const struct memscope_heap_graph *graph;
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
     /* By node: */
-    uint64_t *shared;            /* bytes of the parts that holder_of found by the shortest paths, few written */
-    uint64_t *accumulated;       /* own bytes and small parts */
-    struct followers *followers; /* few are written */
+    uint64_t *shared;         /* bytes of the parts that holder_of found by the shortest paths, few written */
+    uint64_t *accumulated;    /* own bytes and small parts */
+    uint32_t *follower_count; /* nodes that follow in its list, few written */
+    uint64_t *followed_by;    /* bytes that the followers have accumulated, neither read nor written without any */
 };
 
 static bool map_scan(struct suspect_scan *scan) {
@@ -33,12 +28,14 @@ static bool map_scan(struct suspect_scan *scan) {
 
     scan->shared = memscope_array_map(nodes, sizeof *scan->shared);
     scan->accumulated = memscope_array_map_unwritten(nodes, sizeof *scan->accumulated);
-    scan->followers = memscope_array_map(nodes, sizeof *scan->followers);
-    return scan->shared != NULL && scan->accumulated != NULL && scan->followers != NULL;
+    scan->follower_count = memscope_array_map(nodes, sizeof *scan->follower_count);
+    scan->followed_by = memscope_array_map_sparse(nodes, sizeof *scan->followed_by);
+    return scan->shared != NULL && scan->accumulated != NULL && scan->follower_count != NULL &&
+           scan->followed_by != NULL;
 }
 
 static void close_scan(struct suspect_scan *scan) {
-    memscope_arrays_unmap(scan->shared, scan->accumulated, scan->followers);
+    memscope_arrays_unmap(scan->shared, scan->accumulated, scan->follower_count, scan->followed_by);
 }
 
 /*
@@ -122,7 +119,7 @@ static inline __attribute__((always_inline)) void look_ahead(const struct suspec
 
         __builtin_prefetch(&dominators->dominator[node]);
         __builtin_prefetch(&dominators->retained[node]);
-        __builtin_prefetch(&scan->followers[node]);
+        __builtin_prefetch(&scan->follower_count[node]);
         __builtin_prefetch(&scan->graph->node_class[node]);
     }
     if (position >= MEMSCOPE_NODES_AHEAD) {
@@ -137,17 +134,18 @@ static inline __attribute__((always_inline)) void look_ahead(const struct suspec
 /* Adds up the bytes that lists have accumulated, from the last node of each to its head. */
 static void add_up_lists(struct suspect_scan *scan) {
     for (uint32_t position = scan->dominators->node_count; position > 0; position--) {
-        uint32_t node = scan->dominators->tree[position - 1].node, previous;
+        uint32_t node = scan->dominators->tree[position - 1].node, count = scan->follower_count[node], previous;
+        uint64_t bytes = count == 0 ? 0 : scan->followed_by[node];
 
         look_ahead(scan, position - 1);
         if (node >= scan->graph->slot_count)
             continue;
         previous = memscope_previous_in_list(scan->graph, scan->dominators, node, 2);
         if (previous != MEMSCOPE_NO_NODE) {
-            scan->followers[previous].count += scan->followers[node].count + 1;
-            scan->followers[previous].accumulated += scan->followers[node].accumulated + scan->accumulated[node];
-        } else if (scan->followers[node].count + 1 >= MIN_LIST) {
-            scan->accumulated[node] += scan->followers[node].accumulated;
+            scan->follower_count[previous] += count + 1;
+            scan->followed_by[previous] += bytes + scan->accumulated[node];
+        } else if (count + 1 >= MIN_LIST) {
+            scan->accumulated[node] += bytes;
         }
     }
 }
