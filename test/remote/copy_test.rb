@@ -7,6 +7,8 @@ require "tmpdir"
 class CopyTest < MemscopeTest
   include Copying
 
+  PROCESS_ITSELF = /\Aonly process \d+ itself can tell which pages it shares \(memscope attach --pid \d+\)\z/
+
   # Every reading that a process that listens would give, of this process.
   { allocator: {}, snapshot: {}, ledger: {}, arenas: {}, size_classes: {}, fragmentation: {}, mappings: {},
     ruby_heap: { collect: true }, census: { gc: true }, heap_graph: { top: 5, paths_to: "Class", strings: true },
@@ -29,8 +31,8 @@ class CopyTest < MemscopeTest
     assert_operator ledger.garbage_bytes, :>=, 0
     assert_operator ledger.collected.pause_us, :positive?
     assert_nil ledger.collected.returned_bytes, "the process itself was not collected"
-    assert_equal ["a forked child of memscope shared all pages while it was read", nil],
-                 [ledger.reasons[:shared], ledger.private_bytes]
+    assert_match PROCESS_ITSELF, ledger.reasons[:shared]
+    assert_nil ledger.private_bytes
   end
 
   def test_a_heap_graph_is_made_in_the_copy
@@ -53,8 +55,8 @@ class CopyTest < MemscopeTest
     skip_under_sanitizer
     census = with_copy { |copy| copy.call(:census, private: true) }
 
-    assert_equal [nil, "a forked child of memscope shared all pages while it was read"],
-                 [census.total_count, census.reasons[:total_count]]
+    assert_match PROCESS_ITSELF, census.reasons[:total_count]
+    assert_nil census.total_count
   end
 
   # What this process keeps, or could look up, is not said of another.

@@ -113,10 +113,11 @@ module Memscope
       Loading.unit(:Dump).write(path, format: format.to_sym, native: @answers, **options)
     end
 
-    # The time under the GVL is that for which the process was stopped.
+    # The time under the GVL is that for which the process was stopped. A copy shares all pages with the process.
     def checked(known, reading)
       body = JSON.parse(reading.to_json)
       body["cost"]["gvl_us"] = pause_us
+      body["reasons"].transform_values! { |why| why.sub(Reasons.sentence(:shared), WORDS.fill(:shares, pid: @pid)) }
       known.load(body)
     rescue Invalid => e
       raise failed(:not_understood, version: VERSION, why: e.message)
