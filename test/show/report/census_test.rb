@@ -34,6 +34,13 @@ class CensusReportTest < MemscopeTest
     assert_match(/^   2.0       2.0          7        3  2 others$/, said)
   end
 
+  def test_a_census_of_private_pages_fits_the_page
+    said = text(census(private: true))
+
+    assert_match(/^  1,234,567 objects on pages that no other process shares: 3.0 MiB in slots,$/, said)
+    assert_operator said.lines.map { |line| line.chomp.length }.max, :<=, 80
+  end
+
   def test_another_grouping
     assert_match(/  type\n.*  T_STRING \(Ruby's own Strings\)$/, text(census, by: :type))
   end

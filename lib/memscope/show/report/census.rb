@@ -22,7 +22,7 @@ module Memscope
         sizes = { objects: counted(@reading.total_count, "objects"), slots: size(@reading.total_slot_bytes),
                   bytes: size(@reading.total_memsize_bytes) }
         old = text(@reading.collected? ? :old_collected : :old, number: count(@reading.total_old_count))
-        ["  #{text(@reading.private? ? :private_objects : :objects, **sizes)}", "  #{old}"]
+        [say(@reading.private? ? :private_objects : :objects, **sizes), "  #{old}"]
       end
 
       # Classes of less than 0.05 MiB are among the others.
