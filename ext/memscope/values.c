@@ -111,6 +111,14 @@ VALUE memscope_text_or_nil(const char *text) {
     return text && *text ? rb_utf8_str_new_cstr(text) : Qnil;
 }
 
+static VALUE nothing(VALUE argument, VALUE error) {
+    return Qnil;
+}
+
+VALUE memscope_attempt(VALUE (*call)(VALUE argument), VALUE argument) {
+    return rb_rescue2(call, argument, nothing, Qnil, rb_eStandardError, (VALUE)0);
+}
+
 struct free_work {
     void (*work)(void *argument);
     void *argument;

@@ -89,6 +89,9 @@ VALUE memscope_finish(VALUE reading, VALUE reasons, const char *tier, uint64_t s
  */
 uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument);
 
+/* What the call returns, nil if it raises a StandardError. A signal, Thread#kill and an exit go on to the caller. */
+VALUE memscope_attempt(VALUE (*call)(VALUE argument), VALUE argument);
+
 /* An Integer, or nil for MEMSCOPE_UNKNOWN. */
 static inline VALUE memscope_number_or_nil(uint64_t number) {
     return number == MEMSCOPE_UNKNOWN ? Qnil : ULL2NUM(number);

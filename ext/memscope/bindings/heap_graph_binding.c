@@ -37,10 +37,6 @@ static VALUE value_of_global(VALUE name) {
     return rb_gv_get(RSTRING_PTR(name));
 }
 
-static VALUE nothing(VALUE argument, VALUE error) {
-    return Qnil;
-}
-
 /* $! and the like: Ruby's own, of the running frame or thread. A program's have a letter, as in $k. */
 static bool is_special(VALUE name) {
     return (RSTRING_LEN(name) < 3 && !rb_isalpha(RSTRING_PTR(name)[1])) || strcmp(RSTRING_PTR(name), "$FILENAME") == 0;
@@ -61,7 +57,7 @@ static void list_globals(struct graph_scan *scan) {
 
         if (is_special(name))
             continue;
-        value = rb_rescue2(value_of_global, name, nothing, Qnil, rb_eStandardError, (VALUE)0);
+        value = memscope_attempt(value_of_global, name);
         if (RB_SPECIAL_CONST_P(value))
             continue;
         rb_str_cat(scan->globals, (const char *)&global, sizeof global);

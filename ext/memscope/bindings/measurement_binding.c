@@ -151,20 +151,13 @@ static void end(struct measurement *measurement) {
 
 /* ---- the result ------------------------------------------------------------------------------------------------ */
 
-static VALUE text_of(const struct memscope_names *names, uint32_t number) {
-    size_t length;
-    const char *text = memscope_names_get(names, number, &length);
-
-    return number == 0 ? Qnil : rb_utf8_str_new(text, (long)length);
-}
-
 /* [path, lineno, class, allocated objects, allocated bytes, retained objects, retained bytes] */
 static VALUE row_of(const struct memscope_allocation_group *group, const struct memscope_names *names) {
-    VALUE path = text_of(names, group->path_name), line = NIL_P(path) ? Qnil : UINT2NUM(group->key.line);
+    VALUE path = memscope_name_value(names, group->path_name), line = NIL_P(path) ? Qnil : UINT2NUM(group->key.line);
 
-    return rb_ary_new_from_args(7, path, line, text_of(names, group->class_name), ULL2NUM(group->allocated_objects),
-                                ULL2NUM(group->allocated_bytes), ULL2NUM(group->retained_objects),
-                                ULL2NUM(group->retained_bytes));
+    return rb_ary_new_from_args(7, path, line, memscope_name_value(names, group->class_name),
+                                ULL2NUM(group->allocated_objects), ULL2NUM(group->allocated_bytes),
+                                ULL2NUM(group->retained_objects), ULL2NUM(group->retained_bytes));
 }
 
 #define ADDRESSES 100

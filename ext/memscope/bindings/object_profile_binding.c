@@ -74,14 +74,9 @@ static VALUE call_proc(VALUE callable) {
     return rb_funcall(callable, rb_intern("call"), 0);
 }
 
-static VALUE nothing(VALUE argument, VALUE error) {
-    return Qnil;
-}
-
-/* A signal, or Thread#kill, goes on to Ractor.new. */
 static void call_before_ractors(void) {
     if (!NIL_P(called_before_ractors))
-        rb_rescue2(call_proc, called_before_ractors, nothing, Qnil, rb_eStandardError, (VALUE)0);
+        memscope_attempt(call_proc, called_before_ractors);
 }
 
 /* Native.before_ractors = a Proc or nil, called before the main Ractor creates another one, if that is watched. */

@@ -8,11 +8,30 @@
 
 #include <string.h>
 
+/* What an object holds. */
+struct pile {
+    uint32_t node;
+    struct memscope_held_answer held;
+};
+
+struct holders {
+    struct memscope_retainer largest[MEMSCOPE_MAX_ROWS];
+    struct memscope_accumulation suspects[MEMSCOPE_MAX_ROWS];
+    struct pile piles[2 * MEMSCOPE_MAX_ROWS]; /* of both, found before memscope_begin_at_namespaces */
+    size_t count, suspect_count, pile_count;
+};
+
 struct work {
     struct memscope_asked_graph asked;
     struct memscope_shared_room *room;
     struct memscope_heap_answer *answer;
+    struct holders *holders; /* in mapped memory */
 };
+
+static bool seeks_suspects(const struct memscope_heap_question *question) {
+    return question->object == 0 && question->objects == NULL && question->class == 0 && question->class_name == NULL &&
+           question->growth == NULL;
+}
 
 static void *take(struct work *work, size_t count, size_t size) {
     return memscope_shared_room_take(work->room, count, size);
@@ -69,6 +88,36 @@ static enum memscope_status answer_roots(struct work *work) {
     return MEMSCOPE_OK;
 }
 
+/* ---- what objects hold ----------------------------------------------------------------------------------------- */
+
+/* NULL if it was not sought. */
+static const struct memscope_held_answer *held_by(const struct holders *holders, uint32_t node) {
+    for (size_t at = 0; at < holders->pile_count; at++)
+        if (holders->piles[at].node == node)
+            return &holders->piles[at].held;
+    return NULL;
+}
+
+static void find_held(struct work *work, uint32_t node, struct memscope_holding *holdings) {
+    if (held_by(work->holders, node) == NULL)
+        work->holders->piles[work->holders->pile_count++] =
+            (struct pile){.node = node, .held = memscope_held_by(&work->asked, node, holdings)};
+}
+
+/* The largest suspects mostly are the largest retainers too, whose references are many. */
+static enum memscope_status find_what_they_hold(struct work *work) {
+    struct holders *holders = work->holders;
+    struct memscope_holding *holdings =
+        memscope_array_map((size_t)work->asked.references.graph.names.count + 1, sizeof *holdings);
+
+    for (size_t index = 0; holdings != NULL && index < holders->count; index++)
+        find_held(work, holders->largest[index].node, holdings);
+    for (size_t index = 0; holdings != NULL && index < holders->suspect_count; index++)
+        find_held(work, holders->suspects[index].node, holdings);
+    memscope_array_unmap(holdings);
+    return holdings != NULL ? MEMSCOPE_OK : MEMSCOPE_NO_MEMORY;
+}
+
 /* ---- paths ----------------------------------------------------------------------------------------------------- */
 
 static void answer_path(struct work *work, const struct memscope_path_group *alike,
@@ -109,31 +158,22 @@ static enum memscope_status answer_found(struct work *work, const struct memscop
     answer->totals.target_count = found->targets;
     answer->totals.unreachable_target_count = found->not_reached;
     answer->totals.path_count = found->all_alike;
-    for (size_t index = 0; index < answer->path_count; index++)
+    for (size_t index = 0; index < answer->path_count; index++) {
+        uint32_t end = alike[index].steps[alike[index].step_count - 1].last;
+        const struct memscope_held_answer *held = held_by(work->holders, end);
+
         answer_path(work, &alike[index], &answer->paths[index]);
+        if (held == NULL || !seeks_suspects(work->asked.question))
+            continue;
+        answer->paths[index].held_class = held->name;
+        answer->paths[index].held_count = held->count;
+    }
     return MEMSCOPE_OK;
 }
 
-/* ---- suspects -------------------------------------------------------------------------------------------------- */
-
-/* A suspect's memory, found before memscope_begin_at_namespaces. */
-struct pile {
-    uint32_t node;
-    struct memscope_held_answer held;
-};
-
-static void add_pile(const struct memscope_path_group *alike, const struct pile *piles, size_t count,
-                     struct memscope_path_answer *answer) {
-    for (size_t at = 0; at < count; at++)
-        if (piles[at].node == alike->steps[alike->step_count - 1].last) {
-            answer->held_class = piles[at].held.name;
-            answer->held_count = piles[at].held.count;
-        }
-}
-
-/* Answers with the paths to these nodes. piles: one for each node, or NULL. */
+/* Answers with the paths to these nodes. */
 static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights,
-                                         size_t count, const struct pile *piles) {
+                                         size_t count) {
     const struct memscope_path_question question = paths_to(work, nodes, weights, count);
     size_t top = work->asked.question->top;
     struct memscope_path_group *alike = memscope_array_map(top + 1, sizeof *alike);
@@ -143,8 +183,6 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
 
     if (status == MEMSCOPE_OK)
         status = answer_found(work, alike, &found);
-    for (size_t index = 0; status == MEMSCOPE_OK && piles != NULL && index < found.alike_count; index++)
-        add_pile(&alike[index], piles, count, &work->answer->paths[index]);
     memscope_array_unmap(alike);
     return status;
 }
@@ -152,6 +190,7 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
 static enum memscope_status answer_dominator(struct work *work, const struct memscope_retainer *holder,
                                              struct memscope_dominator_answer *answer) {
     const struct memscope_path_question question = paths_to(work, NULL, NULL, 0);
+    const struct memscope_held_answer *held = held_by(work->holders, holder->node);
     struct memscope_path_group path;
     enum memscope_status status = memscope_path_find(&question, holder->node, &path);
 
@@ -159,6 +198,8 @@ static enum memscope_status answer_dominator(struct work *work, const struct mem
     answer->bytes = work->asked.references.graph.bytes[holder->node];
     answer->retained_bytes = holder->retained;
     answer->dominated_count = holder->object_count - 1;
+    answer->held_class = held->name;
+    answer->held_count = held->count;
     if (status == MEMSCOPE_OK)
         answer_path(work, &path, &answer->path);
     return status;
@@ -249,21 +290,21 @@ static enum memscope_status answer_asked_paths(struct work *work) {
                 nodes[count++] = node;
     }
     if (count > 0)
-        status = answer_paths(work, nodes, NULL, count, NULL);
+        status = answer_paths(work, nodes, NULL, count);
     memscope_array_unmap(nodes);
     return status;
 }
 
-static enum memscope_status answer_suspects(struct work *work, const struct memscope_accumulation *suspects,
-                                            const struct pile *piles, size_t count) {
+static enum memscope_status answer_suspects(struct work *work) {
     uint32_t nodes[MEMSCOPE_MAX_ROWS];
     uint64_t weights[MEMSCOPE_MAX_ROWS];
+    size_t count = work->holders->suspect_count;
 
     for (size_t index = 0; index < count; index++) {
-        nodes[index] = suspects[index].node;
-        weights[index] = suspects[index].accumulated;
+        nodes[index] = work->holders->suspects[index].node;
+        weights[index] = work->holders->suspects[index].accumulated;
     }
-    return count == 0 ? MEMSCOPE_OK : answer_paths(work, nodes, weights, count, piles);
+    return count == 0 ? MEMSCOPE_OK : answer_paths(work, nodes, weights, count);
 }
 
 /* Answers with the paths to the tops of the growth, and their weights (memscope_dump_growth_tops). */
@@ -278,26 +319,15 @@ static enum memscope_status answer_growth(struct work *work) {
     if (count == 0 && growth->added.count > 0)
         status = MEMSCOPE_NO_MEMORY;
     if (count > 0)
-        status = answer_paths(work, nodes, weights, count, NULL);
+        status = answer_paths(work, nodes, weights, count);
     memscope_arrays_unmap(nodes, weights);
     return status;
 }
 
 /* ---- largest retainers ----------------------------------------------------------------------------------------- */
 
-struct holders {
-    struct memscope_retainer largest[MEMSCOPE_MAX_ROWS];
-    struct memscope_accumulation suspects[MEMSCOPE_MAX_ROWS];
-    struct pile piles[MEMSCOPE_MAX_ROWS]; /* of the suspects */
-    size_t count, suspect_count;
-};
-
-static bool seeks_suspects(const struct memscope_heap_question *question) {
-    return question->object == 0 && question->objects == NULL && question->class == 0 && question->class_name == NULL &&
-           question->growth == NULL;
-}
-
-static enum memscope_status find_holders(struct work *work, struct holders *holders) {
+static enum memscope_status find_holders(struct work *work) {
+    struct holders *holders = work->holders;
     const struct memscope_heap_graph *graph = &work->asked.references.graph;
     const struct memscope_heap_question *question = work->asked.question;
     enum memscope_status status =
@@ -309,59 +339,34 @@ static enum memscope_status find_holders(struct work *work, struct holders *hold
     return status;
 }
 
-/* The largest suspects mostly are the largest retainers too, whose references are many. */
-static struct memscope_held_answer held_by_suspect(struct work *work, const struct holders *holders, uint32_t node,
-                                                   struct memscope_holding *holdings) {
-    for (size_t index = 0; index < work->answer->dominator_count; index++)
-        if (holders->largest[index].node == node)
-            return (struct memscope_held_answer){work->answer->dominators[index].held_class,
-                                                 work->answer->dominators[index].held_count};
-    return memscope_held_by(&work->asked, node, holdings);
+static enum memscope_status answer_dominators(struct work *work) {
+    size_t count = work->holders->count;
+    struct memscope_dominator_answer *answers = take(work, count, sizeof *answers);
+    enum memscope_status status = answers != NULL ? MEMSCOPE_OK : MEMSCOPE_NO_MEMORY;
+
+    for (size_t index = 0; status == MEMSCOPE_OK && index < count; index++)
+        status = answer_dominator(work, &work->holders->largest[index], &answers[index]);
+    work->answer->dominators = answers;
+    work->answer->dominator_count = answers != NULL ? count : 0;
+    return status;
 }
 
-static enum memscope_status find_what_they_hold(struct work *work, struct holders *holders) {
-    struct memscope_asked_graph *asked = &work->asked;
-    struct memscope_heap_answer *answer = work->answer;
-    struct memscope_holding *holdings =
-        memscope_array_map((size_t)asked->references.graph.names.count + 1, sizeof *holdings);
-
-    answer->dominators = take(work, holders->count, sizeof *answer->dominators);
-    answer->dominator_count = holdings == NULL || answer->dominators == NULL ? 0 : holders->count;
-    for (size_t index = 0; index < answer->dominator_count; index++) {
-        struct memscope_held_answer held = memscope_held_by(asked, holders->largest[index].node, holdings);
-
-        answer->dominators[index].held_class = held.name;
-        answer->dominators[index].held_count = held.count;
-    }
-    for (size_t index = 0; holdings != NULL && index < holders->suspect_count; index++) {
-        uint32_t node = holders->suspects[index].node;
-
-        holders->piles[index] = (struct pile){.node = node, .held = held_by_suspect(work, holders, node, holdings)};
-    }
-    memscope_array_unmap(holdings);
-    return answer->dominator_count == holders->count && holdings != NULL ? MEMSCOPE_OK : MEMSCOPE_NO_MEMORY;
-}
-
-static enum memscope_status answer_holders(struct work *work, struct holders *holders) {
+static enum memscope_status answer_holders(struct work *work) {
     struct memscope_dump_growth *growth = work->asked.question->growth;
-    enum memscope_status status = find_holders(work, holders);
+    enum memscope_status status = find_holders(work);
 
     if (status == MEMSCOPE_OK && growth != NULL)
         status = memscope_dump_growth_count(growth, &work->asked.paths);
     if (status == MEMSCOPE_OK)
-        status = find_what_they_hold(work, holders);
+        status = find_what_they_hold(work);
     if (status != MEMSCOPE_OK)
         return status;
     memscope_begin_at_namespaces(&work->asked);
     if (growth != NULL)
         status = answer_growth(work);
     else
-        status = seeks_suspects(work->asked.question)
-                     ? answer_suspects(work, holders->suspects, holders->piles, holders->suspect_count)
-                     : answer_asked_paths(work);
-    for (size_t index = 0; status == MEMSCOPE_OK && index < holders->count; index++)
-        status = answer_dominator(work, &holders->largest[index], &work->answer->dominators[index]);
-    return status;
+        status = seeks_suspects(work->asked.question) ? answer_suspects(work) : answer_asked_paths(work);
+    return status == MEMSCOPE_OK ? answer_dominators(work) : status;
 }
 
 /* ---- the answer ------------------------------------------------------------------------------------------------ */
@@ -414,9 +419,10 @@ static void answer_totals(struct work *work) {
 /* The graph must have been filled. */
 static enum memscope_status answer_all(struct work *work) {
     struct memscope_asked_graph *asked = &work->asked;
-    struct holders *holders = memscope_array_map(1, sizeof *holders);
-    enum memscope_status status = holders == NULL ? MEMSCOPE_NO_MEMORY : find_shortest_paths(work);
+    enum memscope_status status;
 
+    work->holders = memscope_array_map(1, sizeof *work->holders);
+    status = work->holders == NULL ? MEMSCOPE_NO_MEMORY : find_shortest_paths(work);
     if (status == MEMSCOPE_OK)
         status = memscope_dominators_find(&asked->dominators, &asked->references.graph);
     if (status == MEMSCOPE_OK)
@@ -431,11 +437,11 @@ static enum memscope_status answer_all(struct work *work) {
             memscope_thread_locals_find_keys(&asked->question->threads, &asked->references);
             memscope_name_by_line(&asked->references, &asked->question->threads);
         }
-        status = answer_holders(work, holders);
+        status = answer_holders(work);
     }
     if (status == MEMSCOPE_OK && !memscope_names_copy(&asked->references.graph.names, work->room, &work->answer->names))
         status = MEMSCOPE_NO_MEMORY;
-    memscope_array_unmap(holders);
+    memscope_array_unmap(work->holders);
     return status;
 }
 

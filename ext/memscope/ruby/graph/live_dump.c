@@ -51,13 +51,9 @@ static bool name_edges(struct source *source) {
 
 /* ---- modules and ids ------------------------------------------------------------------------------------------- */
 
-static bool is_module(const struct memscope_heap_graph *graph, uint32_t node) {
-    return graph->type[node] == MEMSCOPE_TYPE_CLASS || graph->type[node] == MEMSCOPE_TYPE_MODULE;
-}
-
 static struct memscope_module_name describe_module(struct source *source, uint32_t node) {
     VALUE module = memscope_object_of(&source->references, node);
-    bool singleton = RB_BUILTIN_TYPE(module) == RUBY_T_CLASS && RB_FL_TEST_RAW(module, RUBY_FL_SINGLETON);
+    bool singleton = memscope_is_singleton_class(module);
 
     if (singleton)
         module = rb_class_real(module);
@@ -70,17 +66,15 @@ static struct memscope_module_name describe_module(struct source *source, uint32
 
 static bool describe_modules(struct source *source) {
     const struct memscope_heap_graph *graph = &source->references.graph;
-    uint32_t count = 0;
 
-    for (uint32_t node = 0; node < graph->slot_count; node++)
-        count += is_module(graph, node);
-    source->modules = memscope_array_map(count, sizeof *source->modules);
-    if (source->modules == NULL)
-        return false;
+    for (uint32_t node = 0; node < graph->slot_count; node++) {
+        if (graph->type[node] != MEMSCOPE_TYPE_CLASS && graph->type[node] != MEMSCOPE_TYPE_MODULE)
+            continue;
+        if (!MEMSCOPE_ARRAY_RESERVE(source->modules, source->dump.module_count + 1))
+            return false;
+        source->modules[source->dump.module_count++] = describe_module(source, node);
+    }
     source->dump.modules = source->modules;
-    for (uint32_t node = 0; node < graph->slot_count; node++)
-        if (is_module(graph, node))
-            source->modules[source->dump.module_count++] = describe_module(source, node);
     return true;
 }
 

@@ -79,18 +79,11 @@ static VALUE call(VALUE argument) {
     return rb_funcallv(made->receiver, rb_intern(made->method), made->count, &made->argument);
 }
 
-static VALUE nothing(VALUE argument, VALUE error) {
-    return Qnil;
-}
-
-/*
- * nil if the method raises a StandardError. A signal, Thread#kill and an exit go on to the caller. In a copy, a method
- * that is not Ruby's own is not called, since it might wait for another thread.
- */
+/* In a copy, a method that is not Ruby's own is not called, since it might wait for another thread. */
 static VALUE call_safely(struct method_call made) {
     if (memscope_is_copy() && !rb_method_basic_definition_p(CLASS_OF(made.receiver), rb_intern(made.method)))
         return Qnil;
-    return rb_rescue2(call, (VALUE)&made, nothing, Qnil, rb_eStandardError, (VALUE)0);
+    return memscope_attempt(call, (VALUE)&made);
 }
 
 static VALUE text_from(VALUE thread, const char *method) {

@@ -129,14 +129,6 @@ static bool show_regexp(const struct showing *showing, VALUE regexp) {
     show(showing, pattern->repeat_range);
     return true;
 }
-#else
-static bool show_match(const struct showing *showing, VALUE match) {
-    return false;
-}
-
-static bool show_regexp(const struct showing *showing, VALUE regexp) {
-    return false;
-}
 #endif
 
 /* Instance variables of objects that are not T_OBJECT. */
@@ -218,10 +210,20 @@ static bool show_own(const struct showing *showing, VALUE object) {
         return show_struct(showing, object);
     case RUBY_T_BIGNUM:
         return show_bignum(showing, object);
+#if MEMSCOPE_KNOWS_PATTERNS
     case RUBY_T_MATCH:
         return show_match(showing, object);
     case RUBY_T_REGEXP:
         return show_regexp(showing, object);
+#else
+    case RUBY_T_MATCH:
+    case RUBY_T_REGEXP:
+#endif
+    case RUBY_T_CLASS:
+    case RUBY_T_MODULE:
+    case RUBY_T_ICLASS:
+    case RUBY_T_NODE:
+        return false;
     case RUBY_T_FILE:
         show(showing, RFILE(object)->fptr);
         return RFILE(object)->fptr == NULL;
@@ -229,11 +231,6 @@ static bool show_own(const struct showing *showing, VALUE object) {
         return show_data(showing, object);
     case RUBY_T_IMEMO:
         return show_internal(showing, object);
-    case RUBY_T_CLASS:
-    case RUBY_T_MODULE:
-    case RUBY_T_ICLASS:
-    case RUBY_T_NODE:
-        return false;
     default:
         return true;
     }
