@@ -2,7 +2,7 @@
 
 # Writes record_structs.h: a C struct for each record with struct=name in its table's heading, with a member for each
 # field that C can hold (no list, Hash or record, and nothing that is marked `by_hand`), and a description of its
-# members.
+# members. Also the places of figures that the kernel prints.
 # The Makefile runs it in its directory.
 
 require "fileutils"
@@ -41,6 +41,7 @@ module RecordStructs
         #undef EXTERN
 
         #{records.map { |section| members_macro(section) }.join}
+        #{sections.map { |section| figures_macro(section) }.join}
       C
     end
 
@@ -77,6 +78,24 @@ module RecordStructs
         "    MEMBER(#{record}, #{row.name.delete_suffix('?')}, #{member(row).last}) \\\n"
       end
       "#define MEMSCOPE_MEMBERS_#{record}(MEMBER) \\\n#{lines.join}\n"
+    end
+
+    # FIGURE(field, type, file, key, other file, other key) for each field with from=FILE:KEY or from=FILE:KEY,FILE:KEY.
+    # Those of files with one number come first, so that the others of a file stand together, and it is read once.
+    def figures_macro(section)
+      rows = section.rows.select { |row| row.options.key?("from") }
+      return if rows.empty?
+
+      lines = rows.partition { |row| !row.options["from"].include?(":") }.flatten(1).map do |row|
+        "    FIGURE(#{row.name.delete_suffix('?')}, #{row.type}, #{places(row.options['from'])}) \\\n"
+      end
+      "#define MEMSCOPE_FIGURES_#{section.name}(FIGURE) \\\n#{lines.join}\n"
+    end
+
+    # "-" stands for no file.
+    def places(from)
+      texts = "#{from},-".split(",").first(2).flat_map { |place| place.delete("-").split(":").values_at(0, 1) }
+      texts.map { |text| text ? text.inspect : "NULL" }.join(", ")
     end
   end
 end

@@ -80,7 +80,7 @@ class FieldTableTest < MemscopeTest
   # Ruby would take any other word for a type too.
   def test_the_types_and_options_of_all_tables
     types = [*Memscope::Loader.const_get(:SCALARS).keys, :sentences, :tables].map(&:name)
-    options = %w[one_of counters sparse filled identity together parts decisive by_hand interned rounded]
+    options = %w[one_of counters sparse filled identity together parts decisive by_hand interned rounded from]
     FieldTables.sections.flat_map(&:rows).each do |row|
       assert_includes types, row.type unless row.type.match?(/\A\[?[A-Z]/)
 

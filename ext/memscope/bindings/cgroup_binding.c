@@ -13,10 +13,9 @@ static const char *const version_names[] = {
     [MEMSCOPE_CGROUP_V2] = "v2",
 };
 
-#define FIGURE(field, v2_file, v2_key, v1_file, v1_key) #field,
-static const char *const figure_names[] = {
-#include "kernel/cgroup_figures.def"
-};
+#define FIGURE(field, type, v2_file, v2_key, v1_file, v1_key) #field,
+static const char *const figure_names[] = {MEMSCOPE_FIGURES_Cgroup(FIGURE)};
+#undef FIGURE
 
 #define EVENT(name, v2_file, v2_key, v1_file, v1_key) #name,
 static const char *const event_names[] = {

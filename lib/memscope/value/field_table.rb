@@ -16,10 +16,10 @@ module Memscope
   # A record's name is at the margin, with its class. struct=name requests a C struct, `private` keeps the record out of
   # docs/fields.md. A field is indented by two spaces: its name, its type as of Field ("?" if it may be nil) and its
   # options, as of Record.field. Three are about the struct: `by_hand` keeps the field out of it, `interned` makes it
-  # the number of a text in a table of names (engine/graph/names.h), and `rounded` a double. Types that are records are
-  # named from Memscope. A backslash continues a line. More indentation is documentation, which begins with the YARD
-  # type if the field's type does not imply it. A line that begins with "#" has the title of a group of fields, or none,
-  # to end a group.
+  # the number of a text in a table of names (engine/graph/names.h), and `rounded` a double. from=FILE:KEY,FILE:KEY says
+  # to the extension where the kernel prints the figure. Types that are records are named from Memscope. A backslash
+  # continues a line. More indentation is documentation, which begins with the YARD type if the field's type does not
+  # imply it. A line that begins with "#" has the title of a group of fields, or none, to end a group.
   # @api private
   module FieldTable
     # The line of a record or a field: not one of documentation, nor the title of a group.
@@ -43,7 +43,7 @@ module Memscope
 
       # The records and fields. Creates hardly an object but the lines: a process that loads memscope keeps their
       # memory.
-      def lines(path) = File.binread(path).gsub(/\\\n */, "").scan(DECLARING)
+      def lines(path) = File.binread(path).gsub(/\\\n *| from=\S+/, "").scan(DECLARING)
 
       def make(name, _extends, superclass, *)
         *outer, name = name.split("::")

@@ -44,7 +44,7 @@ static struct seen read_all(const char *new_mapping) {
     EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_OK);
     EXPECT(memscope_process_memory_read("self", &whole) == MEMSCOPE_OK || memscope_is_copy());
     seen.statm = statm.resident_bytes;
-    seen.rollup = whole.values[memscope_is_copy() ? MEMSCOPE_PROCESS_status_rss_bytes : MEMSCOPE_PROCESS_rss_bytes];
+    seen.rollup = whole.figures.rss_bytes;
     seen.scanned = residency.resident_bytes;
     seen.lists_new_mapping = memscope_mappings_find(&mappings, (uintptr_t)new_mapping) != NULL;
     memscope_scratch_close(&list);

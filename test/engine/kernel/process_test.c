@@ -29,25 +29,25 @@ static void test_statm_parse(void) {
 }
 
 static void test_memory_parse(void) {
-    struct memscope_process_memory memory = {0};
+    struct memscope_process_memory memory = {.figures = memscope_process_figures_unknown};
     static const char rollup[] = "55d1-7ffe ---p 00000000 00:00 0    [rollup]\nRss:  1628 kB\nPss:\t283 kB\n"
                                  "Pss_Dirty: 18446744073709551615 kB\nShared_Clean: 7\nSwap: 0 kB\n";
 
-    EXPECT(memscope_process_memory_parse(rollup, MEMSCOPE_PROCESS_SMAPS_ROLLUP, &memory) == MEMSCOPE_OK);
-    EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_rss_bytes));
-    EXPECT(memory.values[MEMSCOPE_PROCESS_rss_bytes] == UINT64_C(1628) * 1024);
-    EXPECT(memory.values[MEMSCOPE_PROCESS_pss_bytes] == UINT64_C(283) * 1024);
-    EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_swap_bytes));
-    EXPECT(!memscope_process_has(&memory, MEMSCOPE_PROCESS_pss_dirty_bytes));
-    EXPECT(!memscope_process_has(&memory, MEMSCOPE_PROCESS_shared_clean_bytes));
-    EXPECT(!memscope_process_has(&memory, MEMSCOPE_PROCESS_lazy_free_bytes));
-    EXPECT(memscope_process_memory_parse("VmHWM:\t 8 kB\nTHP_enabled:\t0\nThreads:\t1", MEMSCOPE_PROCESS_STATUS,
-                                         &memory) == MEMSCOPE_OK);
-    EXPECT(memory.values[MEMSCOPE_PROCESS_peak_rss_bytes] == 8192);
-    EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_thp_enabled));
-    EXPECT(!memscope_process_has(&memory, MEMSCOPE_PROCESS_threads)); /* cut short: it may have been 12 */
-    EXPECT(memscope_process_memory_parse("Rss: 1 kB\n", MEMSCOPE_PROCESS_STATUS, &memory) == MEMSCOPE_MALFORMED);
-    EXPECT(memscope_process_memory_parse("", MEMSCOPE_PROCESS_STATUS, &memory) == MEMSCOPE_MALFORMED);
+    EXPECT(memscope_process_memory_parse(rollup, "smaps_rollup", &memory) == MEMSCOPE_OK);
+    EXPECT(memory.figures.rss_bytes != MEMSCOPE_UNKNOWN);
+    EXPECT(memory.figures.rss_bytes == UINT64_C(1628) * 1024);
+    EXPECT(memory.figures.pss_bytes == UINT64_C(283) * 1024);
+    EXPECT(memory.figures.swap_bytes != MEMSCOPE_UNKNOWN);
+    EXPECT(memory.figures.pss_dirty_bytes == MEMSCOPE_UNKNOWN);
+    EXPECT(memory.figures.shared_clean_bytes == MEMSCOPE_UNKNOWN);
+    EXPECT(memory.figures.lazy_free_bytes == MEMSCOPE_UNKNOWN);
+    EXPECT(memscope_process_memory_parse("VmHWM:\t 8 kB\nTHP_enabled:\t0\nThreads:\t1", "status", &memory) ==
+           MEMSCOPE_OK);
+    EXPECT(memory.figures.peak_rss_bytes == 8192);
+    EXPECT(memory.figures.thp_enabled == 0);
+    EXPECT(memory.figures.threads == MEMSCOPE_UNKNOWN); /* cut short: it may have been 12 */
+    EXPECT(memscope_process_memory_parse("Rss: 1 kB\n", "status", &memory) == MEMSCOPE_MALFORMED);
+    EXPECT(memscope_process_memory_parse("", "status", &memory) == MEMSCOPE_MALFORMED);
 }
 
 static uint64_t rss(void) {
@@ -241,11 +241,11 @@ static void test_memory_read(void) {
 
     EXPECT(memscope_process_memory_read("self", &memory) == MEMSCOPE_OK);
     EXPECT(memory.status == MEMSCOPE_OK && memory.smaps_rollup == MEMSCOPE_OK);
-    EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_threads));
-    EXPECT(memory.values[MEMSCOPE_PROCESS_threads] >= 1); /* a sanitizer may have threads of its own */
-    read = memory.values[MEMSCOPE_PROCESS_rss_bytes];
+    EXPECT(memory.figures.threads != MEMSCOPE_UNKNOWN);
+    EXPECT(memory.figures.threads >= 1); /* a sanitizer may have threads of its own */
+    read = memory.figures.rss_bytes;
     EXPECT(read + MIB > true_rss() && true_rss() + MIB > read);
-    EXPECT(memory.values[MEMSCOPE_PROCESS_peak_rss_bytes] + MIB > read);
+    EXPECT(memory.figures.peak_rss_bytes + MIB > read);
 }
 
 static void test_memory_read_of_another_process(void) {
@@ -254,9 +254,9 @@ static void test_memory_read_of_another_process(void) {
 
     snprintf(process, sizeof process, "%ld", (long)getppid());
     EXPECT(memscope_process_memory_read(process, &memory) == MEMSCOPE_OK);
-    EXPECT(memory.values[MEMSCOPE_PROCESS_virtual_bytes] > 0);
+    EXPECT(memory.figures.virtual_bytes > 0);
     EXPECT(memscope_process_memory_read("0", &memory) == MEMSCOPE_NOT_FOUND);
-    EXPECT(memory.present == 0);
+    EXPECT(memory.found[0] == 0 && memory.found[1] == 0);
 }
 
 static void run_all(void) {

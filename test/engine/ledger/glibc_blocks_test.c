@@ -80,7 +80,7 @@ static uint64_t resident(void) {
     struct memscope_process_memory memory;
 
     EXPECT(memscope_process_memory_read("self", &memory) == MEMSCOPE_OK);
-    return memory.values[MEMSCOPE_PROCESS_rss_bytes];
+    return memory.figures.rss_bytes;
 }
 
 int main(void) {

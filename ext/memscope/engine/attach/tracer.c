@@ -104,8 +104,8 @@ static bool send_message(const struct tracer *tracer, enum memscope_tracer_messa
 
 /* ---- the price ------------------------------------------------------------------------------------------------- */
 
-static uint64_t figure(const struct tracer *tracer, enum memscope_process_field field) {
-    return memscope_process_has(&tracer->memory, field) ? tracer->memory.values[field] : 0;
+static uint64_t known(uint64_t bytes) {
+    return bytes == MEMSCOPE_UNKNOWN ? 0 : bytes;
 }
 
 static uint64_t headroom_of(const char *pid) {
@@ -124,8 +124,7 @@ static bool afford(struct tracer *tracer) {
 
     snprintf(pid, sizeof pid, "%d", (int)tracer->order->pid);
     (void)memscope_process_status_read(pid, &tracer->memory);
-    own =
-        figure(tracer, MEMSCOPE_PROCESS_status_anonymous_bytes) + figure(tracer, MEMSCOPE_PROCESS_shared_memory_bytes);
+    own = known(tracer->memory.figures.anonymous_bytes) + known(tracer->memory.figures.shared_memory_bytes);
     pause_ms = own / MEBIBYTE * FORK_NS_OF_A_MEBIBYTE / MILLISECOND_NS;
     needed = own / BYTES_OF_A_TABLE_BYTE + COPY_BYTES;
     free_bytes = headroom_of(pid);

@@ -69,10 +69,9 @@ static struct place place_of(const struct memscope_cgroup *cgroup, const struct 
     return cgroup->version == MEMSCOPE_CGROUP_V2 ? source->v2 : source->v1;
 }
 
-#define FIGURE(field, v2_file, v2_key, v1_file, v1_key) {{v2_file, v2_key}, {v1_file, v1_key}},
-static const struct source figure_sources[] = {
-#include "kernel/cgroup_figures.def"
-};
+#define FIGURE(field, type, v2_file, v2_key, v1_file, v1_key) {{v2_file, v2_key}, {v1_file, v1_key}},
+static const struct source figure_sources[] = {MEMSCOPE_FIGURES_Cgroup(FIGURE)};
+#undef FIGURE
 
 #define EVENT(name, v2_file, v2_key, v1_file, v1_key) {{v2_file, v2_key}, {v1_file, v1_key}},
 static const struct source event_sources[] = {

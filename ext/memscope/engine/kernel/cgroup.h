@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "record_structs.h"
 
 /* Maximum path length, with its NUL. A longer path is MEMSCOPE_TRUNCATED. */
 #define MEMSCOPE_CGROUP_PATH 1024
@@ -18,12 +19,15 @@ enum memscope_cgroup_version {
     MEMSCOPE_CGROUP_V2,
 };
 
-/* Indexes of memscope_cgroup.figures. */
-#define FIGURE(field, v2_file, v2_key, v1_file, v1_key) MEMSCOPE_CGROUP_##field,
-enum memscope_cgroup_field {
-#include "kernel/cgroup_figures.def"
-    MEMSCOPE_CGROUP_FIGURE_COUNT
-};
+/*
+ * Indexes of memscope_cgroup.figures. lib/memscope/process/cgroup.fields has the place of each in v2 and v1 (from=).
+ * Without a key, the file has one number. With a key, the figure is on the line "key number". Without a file, that
+ * version has no such figure. Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. v1's total_ keys
+ * include descendant groups, as every v2 figure does.
+ */
+#define FIGURE(field, type, v2_file, v2_key, v1_file, v1_key) MEMSCOPE_CGROUP_##field,
+enum memscope_cgroup_field { MEMSCOPE_FIGURES_Cgroup(FIGURE) MEMSCOPE_CGROUP_FIGURE_COUNT };
+#undef FIGURE
 
 /* Indexes of memscope_cgroup.events. */
 #define EVENT(name, v2_file, v2_key, v1_file, v1_key) MEMSCOPE_CGROUP_EVENT_##name,

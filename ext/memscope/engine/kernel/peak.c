@@ -19,11 +19,11 @@ enum memscope_status memscope_peak_reset(void) {
 }
 
 enum memscope_status memscope_peak_read(uint64_t *bytes) {
-    struct memscope_process_memory memory = {0};
+    struct memscope_process_memory memory;
     enum memscope_status status = memscope_process_status_read("self", &memory);
 
     if (status != MEMSCOPE_OK)
         return status;
-    *bytes = memory.values[MEMSCOPE_PROCESS_peak_rss_bytes];
-    return memscope_process_has(&memory, MEMSCOPE_PROCESS_peak_rss_bytes) ? MEMSCOPE_OK : MEMSCOPE_NOT_FOUND;
+    *bytes = memory.figures.peak_rss_bytes;
+    return *bytes != MEMSCOPE_UNKNOWN ? MEMSCOPE_OK : MEMSCOPE_NOT_FOUND;
 }

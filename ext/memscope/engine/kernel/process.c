@@ -41,40 +41,31 @@ enum memscope_status memscope_statm_parse(const char *text, struct memscope_stat
     return complete ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
 }
 
-enum unit { COUNT, FLAG, BYTES };
+#define IN_KIB_bytes true
+#define IN_KIB_count false
+#define IN_KIB_boolean false
+#define FIGURE(field, type, file, key, other_file, other_key)                                                          \
+    {#field, offsetof(struct memscope_process_figures, field), IN_KIB_##type, {{file, key}, {other_file, other_key}}},
+const struct memscope_process_places memscope_process_places[] = {MEMSCOPE_FIGURES_ProcessMemory(FIGURE)};
+#undef FIGURE
 
-struct figure {
-    const char *key;
-    enum memscope_process_source source;
-    enum unit unit;
-};
-
-#define FIGURE(field, source, key, unit) {key, MEMSCOPE_PROCESS_##source, unit},
-static const struct figure figures[] = {
-#include "kernel/process_memory.def"
-};
-
-enum memscope_process_source memscope_process_source_of(enum memscope_process_field field) {
-    return figures[field].source;
-}
-
-const char *memscope_process_key_of(enum memscope_process_field field) {
-    return figures[field].key;
-}
-
-enum memscope_status memscope_process_memory_parse(const char *text, enum memscope_process_source source,
+enum memscope_status memscope_process_memory_parse(const char *text, const char *file,
                                                    struct memscope_process_memory *memory) {
     bool found = false;
 
-    for (size_t field = 0; field < MEMSCOPE_PROCESS_FIELD_COUNT; field++) {
-        const struct figure *figure = &figures[field];
-        uint64_t *value = &memory->values[field];
+    for (size_t field = 0; field < 2 * (size_t)MEMSCOPE_PROCESS_FIELD_COUNT; field++) {
+        const struct memscope_process_places *figure = &memscope_process_places[field / 2];
+        const char *from = figure->places[field % 2].file, *key = figure->places[field % 2].key;
+        uint64_t *known = (uint64_t *)(void *)((char *)&memory->figures + figure->offset), value;
 
-        if (figure->source != source || !(figure->unit == BYTES ? memscope_text_bytes(text, figure->key, value)
-                                                                : memscope_text_number(text, figure->key, "", value)))
+        if (from == NULL || strcmp(from, file) != 0 ||
+            !(figure->in_kib ? memscope_text_bytes(text, key, &value) : memscope_text_number(text, key, "", &value)))
             continue;
-        memory->present |= UINT64_C(1) << field;
         found = true;
+        if (((memory->found[0] | memory->found[1]) >> (field / 2) & 1) != 0)
+            continue;
+        *known = value;
+        memory->found[field % 2] |= UINT64_C(1) << (field / 2);
     }
     return found ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
 }
@@ -198,42 +189,44 @@ enum memscope_status memscope_statm_read(struct memscope_statm *statm) {
     return read_once(statm);
 }
 
-static enum memscope_status read_file(const char *path, char *text, size_t capacity,
-                                      enum memscope_process_source source, struct memscope_process_memory *memory) {
+static enum memscope_status read_text(const char *path, char *text, size_t capacity, const char *file,
+                                      struct memscope_process_memory *memory) {
     size_t length;
     enum memscope_status status = memscope_text_file_read(path, text, capacity, &length);
 
-    return status == MEMSCOPE_OK ? memscope_process_memory_parse(text, source, memory) : status;
+    return status == MEMSCOPE_OK ? memscope_process_memory_parse(text, file, memory) : status;
 }
 
-static enum memscope_status read_source(const char *process, const char *name, enum memscope_process_source source,
-                                        struct memscope_process_memory *memory) {
+static enum memscope_status read_file(const char *process, const char *file, struct memscope_process_memory *memory) {
     char path[64], text[TEXT_CAPACITY], *larger;
     enum memscope_status status;
 
-    if (snprintf(path, sizeof path, "/proc/%s/%s", memscope_name_in_proc(process), name) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "/proc/%s/%s", memscope_name_in_proc(process), file) >= (int)sizeof path)
         return MEMSCOPE_NOT_FOUND;
-    status = read_file(path, text, sizeof text, source, memory);
+    status = read_text(path, text, sizeof text, file, memory);
     if (status != MEMSCOPE_TRUNCATED || (larger = memscope_array_map(LARGE_TEXT_CAPACITY, 1)) == NULL)
         return status;
-    status = read_file(path, larger, LARGE_TEXT_CAPACITY, source, memory);
+    status = read_text(path, larger, LARGE_TEXT_CAPACITY, file, memory);
     memscope_array_unmap(larger);
     return status;
 }
 
 enum memscope_status memscope_process_status_read(const char *process, struct memscope_process_memory *memory) {
-    return read_source(process, "status", MEMSCOPE_PROCESS_STATUS, memory);
+    *memory = (struct memscope_process_memory){.figures = memscope_process_figures_unknown};
+    return memory->status = read_file(process, "status", memory);
 }
 
 enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory) {
     uint64_t begun = memscope_sharing_reading_begin();
 
-    memset(memory, 0, sizeof *memory);
-    memory->smaps_rollup = read_source(process, "smaps_rollup", MEMSCOPE_PROCESS_SMAPS_ROLLUP, memory);
-    if (memscope_sharing_reading_end(begun) == MEMSCOPE_SHARED && strcmp(process, "self") == 0) {
-        memset(memory, 0, sizeof *memory);
-        memory->smaps_rollup = MEMSCOPE_SHARED;
-    }
-    memory->status = memscope_process_status_read(process, memory);
+    *memory = (struct memscope_process_memory){.figures = memscope_process_figures_unknown};
+    memory->smaps_rollup = read_file(process, "smaps_rollup", memory);
+    if (memscope_sharing_reading_end(begun) == MEMSCOPE_SHARED && strcmp(process, "self") == 0)
+        *memory = (struct memscope_process_memory){.figures = memscope_process_figures_unknown,
+                                                   .smaps_rollup = MEMSCOPE_SHARED};
+    memory->status = read_file(process, "status", memory);
+    if (memory->figures.private_clean_bytes != MEMSCOPE_UNKNOWN &&
+        memory->figures.private_dirty_bytes != MEMSCOPE_UNKNOWN)
+        memory->figures.uss_bytes = memory->figures.private_clean_bytes + memory->figures.private_dirty_bytes;
     return memory->smaps_rollup == MEMSCOPE_OK ? MEMSCOPE_OK : memory->status;
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "record_structs.h"
 
 struct memscope_statm {
     uint64_t size_bytes;     /* virtual */
@@ -19,30 +20,27 @@ struct memscope_statm {
  */
 enum memscope_status memscope_statm_read(struct memscope_statm *statm);
 
-/* Indexes of memscope_process_memory.values, one per row of process_memory.def. */
-#define FIGURE(field, source, key, unit) MEMSCOPE_PROCESS_##field,
-enum memscope_process_field {
-#include "kernel/process_memory.def"
-    MEMSCOPE_PROCESS_FIELD_COUNT
-};
+/* The figures that the kernel prints (from= in lib/memscope/process/process_memory.fields), in that order. */
+#define FIGURE(field, type, file, key, other_file, other_key) MEMSCOPE_PROCESS_##field,
+enum memscope_process_field { MEMSCOPE_FIGURES_ProcessMemory(FIGURE) MEMSCOPE_PROCESS_FIELD_COUNT };
+#undef FIGURE
 
-enum memscope_process_source { MEMSCOPE_PROCESS_STATUS, MEMSCOPE_PROCESS_SMAPS_ROLLUP };
-
-/* The file that a field is read from, and the kernel's key for the field in that file. */
-enum memscope_process_source memscope_process_source_of(enum memscope_process_field field);
-const char *memscope_process_key_of(enum memscope_process_field field);
+/* Where a figure is, by preference: a file in /proc/PID, and the kernel's key there. NULL without a second place. */
+extern const struct memscope_process_places {
+    const char *name;
+    size_t offset; /* in struct memscope_process_figures */
+    bool in_kib;
+    struct {
+        const char *file, *key;
+    } places[2];
+} memscope_process_places[MEMSCOPE_PROCESS_FIELD_COUNT];
 
 struct memscope_process_memory {
-    uint64_t values[MEMSCOPE_PROCESS_FIELD_COUNT];
-    uint64_t present;                  /* 1 << field for each value that was read */
+    struct memscope_process_figures figures;
+    uint64_t found[2];                 /* by place, 1 << field for each figure that was read there */
     enum memscope_status status;       /* of reading /proc/PID/status */
     enum memscope_status smaps_rollup; /* of reading /proc/PID/smaps_rollup */
 };
-
-static inline bool memscope_process_has(const struct memscope_process_memory *memory,
-                                        enum memscope_process_field field) {
-    return (memory->present >> field & 1) != 0;
-}
 
 /*
  * Reads both files of a process. `process` is "self" or a pid (memscope_name_in_proc). smaps_rollup walks the page
@@ -52,13 +50,13 @@ static inline bool memscope_process_has(const struct memscope_process_memory *me
  */
 enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory);
 
-/* Adds the figures of /proc/PID/status alone to *memory. Takes microseconds. */
+/* Reads the figures of /proc/PID/status alone. Takes microseconds. */
 enum memscope_status memscope_process_status_read(const char *process, struct memscope_process_memory *memory);
 
 /*
  * The readers' parsers, for NUL-terminated text. They return MEMSCOPE_MALFORMED for a statm without its first three
- * numbers, and for a status or smaps_rollup without any known key.
+ * numbers, and for a status or smaps_rollup without any known key. A figure that is known already stays.
  */
 enum memscope_status memscope_statm_parse(const char *text, struct memscope_statm *statm);
-enum memscope_status memscope_process_memory_parse(const char *text, enum memscope_process_source source,
+enum memscope_status memscope_process_memory_parse(const char *text, const char *file,
                                                    struct memscope_process_memory *memory);
