@@ -57,8 +57,8 @@ module ChildProcess
   ALLOCATORS = { glibc: nil, jemalloc: "libjemalloc.so.2" }.freeze
 
   ALLOCATOR_SETTINGS = %w[MALLOC_CONF MALLOC_ARENA_MAX GLIBC_TUNABLES].freeze
-  BUNDLER_SETTINGS = %w[RUBYOPT RUBYLIB BUNDLE_GEMFILE BUNDLE_BIN_PATH BUNDLER_SETUP BUNDLER_VERSION GEM_HOME
-                        GEM_PATH].freeze
+  BUNDLER_SETTINGS = %w[RUBYOPT RUBYLIB BUNDLE_GEMFILE BUNDLE_LOCKFILE BUNDLE_BIN_PATH BUNDLER_SETUP BUNDLER_VERSION
+                        GEM_HOME GEM_PATH].freeze
   private_constant :BARE, :ALLOCATOR_SETTINGS, :BUNDLER_SETTINGS
 
   # The child failed. The message contains its output.
