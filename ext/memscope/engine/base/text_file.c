@@ -100,9 +100,8 @@ static bool parse_number(const char **cursor, unsigned base, uint64_t *value) {
     int digit;
 
     while ((digit = digit_of(*text, base)) >= 0) {
-        if (number > (UINT64_MAX - (unsigned)digit) / base)
+        if (__builtin_mul_overflow(number, base, &number) || __builtin_add_overflow(number, digit, &number))
             return false;
-        number = number * base + (unsigned)digit;
         text++;
     }
     if (text == *cursor)
