@@ -112,6 +112,19 @@ class ClientTest < MemscopeTest
     assert_equal ["process #{process.pid} does not answer within 0.2 s", :busy], [error.message, error.why]
   end
 
+  def test_no_answer_of_a_process_that_is_stopped
+    process = listening
+    Process.kill(:STOP, process.pid)
+    sleep 0.01 until File.read("/proc/#{process.pid}/stat").include?(") T ")
+    error = assert_raises(Memscope::Client::Unreachable) { client(process, timeout: 0.2).call(:rss) }
+
+    assert_equal "process #{process.pid} does not answer within 0.2 s, since it is stopped, as by SIGSTOP or by a " \
+                 "debugger",
+                 error.message
+  ensure
+    Process.kill(:CONT, process.pid)
+  end
+
   def test_a_client_of_paths_that_are_none
     [nil, 0, [], {}, :path, "relative", "/utf-32".encode("UTF-32BE"), "/x\0y"].each do |path|
       error = assert_raises(ArgumentError, path.inspect) { Memscope::Client.at(path) }

@@ -169,7 +169,8 @@ class WebProcessesTest < WebCase
     end
 
     assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :<, 5, "five waits of a second"
-    assert_equal [[502, "Worker 0 (pid #{stopped.pid}) failed: process #{stopped.pid} does not answer within 1 s."]],
+    assert_equal [[502, "Worker 0 (pid #{stopped.pid}) failed: process #{stopped.pid} does not answer within 1 s, " \
+                        "since it is stopped, as by SIGSTOP or by a debugger."]],
                  errors.map { |error| [error.status, error.message] }.uniq
   ensure
     Process.kill(:CONT, stopped.pid)

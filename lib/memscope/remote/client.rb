@@ -240,7 +240,10 @@ module Memscope
       buffer.clear
     end
 
-    def too_slow = unreachable(:too_slow, :busy, seconds: @timeout)
+    def too_slow
+      stopped = SystemCall.attempt { File.read("/proc/#{@pid}/status").match?(/^State:\s*T/i) }
+      unreachable(stopped ? :stopped : :too_slow, :busy, seconds: @timeout)
+    end
 
     def unreachable(text, why, **figures) = Unreachable.new(text, why, pid: @pid, **figures)
 

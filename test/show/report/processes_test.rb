@@ -78,4 +78,13 @@ class ProcessesPageTest < MemscopeTest
                                            "MEMSCOPE_LISTEN=1."
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
   end
+
+  # As after a question to a process that is stopped.
+  def test_the_text_of_one_that_listens_does_not_send_back_to_the_same_question
+    body = JSON.parse(Memscope::ExternalProcess.read(Process.pid).to_json)
+    text = Memscope::ExternalProcess.from_h({ **body, "listens" => true }).to_s
+
+    assert_includes text.gsub(/\s+/, " "), "The process listens: once it answers, memscope report --pid " \
+                                           "#{Process.pid} shows its own report."
+  end
 end
