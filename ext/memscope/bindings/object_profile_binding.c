@@ -225,31 +225,6 @@ static VALUE stack_hash(struct scan *scan, const struct memscope_object_group *g
 
 /* ---- the reading ------------------------------------------------------------------------------------------------- */
 
-static VALUE overhead(const struct scan *scan) {
-    const struct memscope_object_samples *samples = memscope_object_sampler_samples();
-    const struct memscope_object_sampler_state *state = &scan->state;
-    double spent = (double)state->spent_ns + state->watching_ns;
-    const struct memscope_sampling_overhead overhead = {
-        .samples_taken = samples->taken,
-        .nanoseconds = spent,
-        .table_bytes = state->bytes,
-        .dropped_samples = samples->dropped,
-        .lost_frees = 0,
-        .inflated_bytes = MEMSCOPE_UNKNOWN,
-        .patched_imports = MEMSCOPE_UNKNOWN,
-        .patched_objects = MEMSCOPE_UNKNOWN,
-        .budget = state->plan.budget,
-        .cpu_share = state->cpu_ns > 0 ? spent / (double)state->cpu_ns : NAN,
-        .gc_nanoseconds = state->gc_ns,
-        .watched_share = state->allocations > 0 ? (double)state->watched / (double)state->allocations : NAN,
-        .thinned = samples->thinned,
-        .rearmed = state->rearmed,
-        .missed_collections = state->missed,
-    };
-
-    return memscope_sampling_overhead_hash(&overhead);
-}
-
 #define OBJECTS_OF_STACK 64
 static long objects_bytes(const struct memscope_object_group *group) {
     uint64_t count = group->samples < OBJECTS_OF_STACK ? group->samples : OBJECTS_OF_STACK;
@@ -296,15 +271,11 @@ static void set_stacks(VALUE body, struct scan *scan) {
 
 static void set_reasons(VALUE reasons, const struct scan *scan) {
     const struct memscope_object_sampler_state *state = &scan->state;
-    VALUE losses = memscope_losses(memscope_object_sampler_samples()->dropped, state->missed);
 
     memscope_set_reason(reasons, "allocated_bytes", "only_live_objects_sampled");
-    if (!NIL_P(losses))
-        memscope_hash_set(reasons, "samples", losses);
+    memscope_set_sampling_reasons(reasons, "live_objects", state);
     if (scan->without_room > 0)
         memscope_set_reason_of(reasons, "stacks", "texts_without_room", ULL2NUM(scan->without_room));
-    if (state->plan.out_of_reach)
-        memscope_set_reason_of(reasons, "live_objects", "reach_cut", ULL2NUM(MEMSCOPE_MAX_REACH));
     if (scan->before_ractor)
         memscope_set_reason(reasons, "live_objects", "ractor_ended_sampling");
     if (state->plan.windows < FEW_WINDOWS && memscope_plan_share(&state->plan) < 0.5)
@@ -347,7 +318,7 @@ static VALUE body_of(VALUE argument) {
     figures.windows_share = memscope_plan_share(plan);
     figures.equal_windows = memscope_plan_equal_windows(plan);
     memscope_set_members(body, &memscope_profile_figures_record, &figures, NULL);
-    memscope_hash_set(body, "overhead", overhead(scan));
+    memscope_hash_set(body, "overhead", memscope_sampling_overhead_hash(&scan->state.overhead));
     set_reasons(reasons, scan);
     memscope_finish(body, reasons, "T3", scan->begun_ns, 0, scan->scratch.used);
     RB_GC_GUARD(scan->numbers);

@@ -40,8 +40,14 @@ VALUE memscope_estimate(double value) {
     return ULL2NUM(memscope_rounded(value));
 }
 
-VALUE memscope_losses(uint64_t dropped, uint64_t missed) {
+void memscope_set_sampling_reasons(VALUE reasons, const char *objects,
+                                   const struct memscope_object_sampler_state *state) {
+    uint64_t dropped = state->overhead.dropped_samples, missed = state->overhead.missed_collections;
+
     if (dropped > 0)
-        return memscope_reason_of("samples_dropped", ULL2NUM(dropped));
-    return missed > 0 ? memscope_reason_of("collections_without_loss", ULL2NUM(missed)) : Qnil;
+        memscope_set_reason_of(reasons, "samples", "samples_dropped", ULL2NUM(dropped));
+    else if (missed > 0)
+        memscope_set_reason_of(reasons, "samples", "collections_without_loss", ULL2NUM(missed));
+    if (state->plan.out_of_reach)
+        memscope_set_reason_of(reasons, objects, "reach_cut", ULL2NUM(MEMSCOPE_MAX_REACH));
 }

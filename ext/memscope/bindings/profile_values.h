@@ -3,6 +3,7 @@
 
 #include "values.h"
 
+#include "ruby/sample/object_sampler.h"
 #include "sampling/sampled_stack.h"
 
 /* `name`: a function of the object file `library`, which may be nil, or an address. */
@@ -26,8 +27,6 @@ void memscope_object_profile_settle(void);
 /* The reason why the profile of objects has ended without being stopped, or nil. */
 VALUE memscope_object_profile_end(void);
 
-/*
- * The reason with the losses of a profile of objects, or nil. `dropped`: samples. `missed`: garbage collections without
- * a hook.
- */
-VALUE memscope_losses(uint64_t dropped, uint64_t missed);
+/* Sets the reasons for lost samples and, under the key `objects`, for objects that no sample stands for. */
+void memscope_set_sampling_reasons(VALUE reasons, const char *objects,
+                                   const struct memscope_object_sampler_state *state);

@@ -50,7 +50,6 @@ struct reading {
     bool running; /* a profile of objects is running */
     bool judged;  /* running, and two major GCs have run since the profile began */
     struct memscope_object_sampler_state state;
-    uint64_t dropped; /* samples */
     struct tag_numbers *numbers;
     uint64_t begun_ns;
 };
@@ -78,7 +77,6 @@ static enum memscope_status read_profile(struct reading *reading) {
     struct memscope_object_tags tags = memscope_object_sampler_tags();
 
     reading->state = memscope_object_sampler_state();
-    reading->dropped = memscope_object_sampler_samples()->dropped;
     reading->judged = tags.judged != NULL;
     numbers->start = *tags.start;
     if (tags.judged)
@@ -153,17 +151,6 @@ static VALUE tag_hash(const struct reading *reading, uint32_t tag) {
     return hash;
 }
 
-/* As in a profile of objects: bindings/object_profile_binding.c. */
-static void set_reasons(VALUE reasons, const struct reading *reading) {
-    const struct memscope_object_sampler_state *state = &reading->state;
-    VALUE losses = memscope_losses(reading->dropped, state->missed);
-
-    if (state->plan.out_of_reach)
-        memscope_set_reason_of(reasons, "profiled", "reach_cut", ULL2NUM(MEMSCOPE_MAX_REACH));
-    if (!NIL_P(losses))
-        memscope_hash_set(reasons, "samples", losses);
-}
-
 static VALUE body_of(VALUE argument) {
     struct reading *reading = (struct reading *)argument;
     VALUE body = rb_hash_new(), list = rb_ary_new(), reasons = rb_hash_new(), end = memscope_object_profile_end();
@@ -177,7 +164,7 @@ static VALUE body_of(VALUE argument) {
     if (reading->judged)
         memscope_hash_set(body, "judged", windows_hash(&reading->numbers->mark.plan));
     if (reading->running)
-        set_reasons(reasons, reading);
+        memscope_set_sampling_reasons(reasons, "profiled", &reading->state);
     else if (!NIL_P(end))
         memscope_hash_set(reasons, "profiled", end);
     return memscope_finish(body, reasons, "T2", reading->begun_ns, 0, reading->scratch.used);

@@ -714,24 +714,30 @@ size_t memscope_object_sampler_alive(struct memscope_sampled_object *objects, si
 }
 
 struct memscope_object_sampler_state memscope_object_sampler_state(void) {
-    double last;
-    struct memscope_sampling_plan plan = plan_now(&last);
+    struct memscope_object_sampler_state state = {.generations = sampler.generations};
+    double watching = sampler.watching_before + sampler.plan.watching_ns * (double)watched_of_window();
+    double spent = (double)(sampler.spent_before + sampler.spent_ns) + watching;
+    uint64_t cpu_ns = cpu_since(sampler.cpu_started_at), made = allocations() - sampler.forked_at;
 
-    return (struct memscope_object_sampler_state){
-        .plan = plan,
-        .last = last,
-        .allocations = allocations() - sampler.forked_at,
-        .watched = sampler.watched_before + watched_of_window(),
-        .spent_ns = sampler.spent_before + sampler.spent_ns,
-        .watching_ns = sampler.watching_before + sampler.plan.watching_ns * (double)watched_of_window(),
-        .gc_ns = sampler.gc_before + sampler.gc_ns,
-        .cpu_ns = cpu_since(sampler.cpu_started_at),
+    state.plan = plan_now(&state.last);
+    state.overhead = (struct memscope_sampling_overhead){
+        .samples_taken = samples->taken,
+        .nanoseconds = spent,
+        .table_bytes = memscope_lasting_resident_bytes(samples, sizeof *samples) + memscope_object_records_bytes() +
+                       memscope_frame_texts_bytes() + memscope_lasting_resident_bytes(tags, sizeof *tags),
+        .dropped_samples = samples->dropped,
+        .inflated_bytes = MEMSCOPE_UNKNOWN,
+        .patched_imports = MEMSCOPE_UNKNOWN,
+        .patched_objects = MEMSCOPE_UNKNOWN,
+        .budget = state.plan.budget,
+        .cpu_share = cpu_ns > 0 ? spent / (double)cpu_ns : NAN,
+        .gc_nanoseconds = sampler.gc_before + sampler.gc_ns,
+        .watched_share = made > 0 ? (double)(sampler.watched_before + watched_of_window()) / (double)made : NAN,
+        .thinned = samples->thinned,
         .rearmed = sampler.rearmed,
-        .missed = sampler.missed,
-        .generations = sampler.generations,
-        .bytes = memscope_lasting_resident_bytes(samples, sizeof *samples) + memscope_object_records_bytes() +
-                 memscope_frame_texts_bytes() + memscope_lasting_resident_bytes(tags, sizeof *tags),
+        .missed_collections = sampler.missed,
     };
+    return state;
 }
 
 struct memscope_object_tags memscope_object_sampler_tags(void) {

@@ -24,6 +24,8 @@
 #include "sampling/object_samples.h"
 #include "sampling/tag_allocations.h"
 
+#include "record_structs.h"
+
 #include <ruby.h>
 
 /*
@@ -69,12 +71,8 @@ size_t memscope_object_sampler_alive(struct memscope_sampled_object *objects, si
 struct memscope_object_sampler_state {
     struct memscope_sampling_plan plan; /* plan and last: as of now, by memscope_plan_at */
     double last;
-    uint64_t allocations, watched;    /* allocations since the start or, in a forked child, the fork */
-    uint64_t spent_ns, gc_ns, cpu_ns; /* gc_ns: the part of spent_ns at the end of mark phases */
-    double watching_ns;               /* cost of watching, which is not in spent_ns */
-    uint64_t rearmed, missed;         /* times that Ruby had switched the hooks off, and GCs without a hook */
     struct memscope_generations generations;
-    size_t bytes;
+    struct memscope_sampling_overhead overhead; /* since the start or, in a forked child, the fork */
 };
 
 struct memscope_object_sampler_state memscope_object_sampler_state(void);
