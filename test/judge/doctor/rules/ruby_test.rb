@@ -10,6 +10,7 @@ class DoctorRubyRulesTest < MemscopeTest
   finds(
     possible_garbage: [:info, 192, { ledger: { garbage_max_bytes: 192 * MEBIBYTE }, snapshot: Charts.overdue }],
     native_memory: [:info, 50, { malloc: Charts.glibc(untracked: 50) }],
+    stacks: [:info, 60, { rows: [Bodies.row(:stacks, "stacks", 60)] }],
     collector_off: [:warning, nil, { ruby_heap: { gc_disabled: true }, ledger: { garbage_max_bytes: 64 * MEBIBYTE } }],
     allocation_tracing: [:warning, 60, { environment: { allocation_tracing: true },
                                          ruby_heap: { live_slots: 655_360 } }],
@@ -19,6 +20,16 @@ class DoctorRubyRulesTest < MemscopeTest
 
   COLLECTED = { pause_us: 9, returned_bytes: 0, unshared_bytes: 0 }.freeze
   FULL = { malloc: Charts.glibc(untracked: 50, main_free: 190, main_trimmable: 180) }.freeze
+
+  def test_stacks_lead_to_those_that_keep_most
+    { "Fiber" => [50, 10], "Thread" => [10, 50] }.each do |type, (fibers, threads)|
+      children = [Bodies.row(:threads, "threads", threads), Bodies.row(:fibers, "fibers", fibers)]
+      found = assert_found(:info, :stacks, rows: [Bodies.row(:stacks, "stacks", 60, children: children)])
+
+      assert_equal "60.0 MiB is stacks: #{fibers}.0 MiB of fibers, #{threads}.0 MiB of threads", found.title
+      assert_match(/--paths-to #{type}\z/, found.remedy)
+    end
+  end
 
   def test_a_gc_that_is_off
     { { ruby_heap: { gc_disabled: true } } => ["the GC is disabled: nothing is collected", "GC.disable", "GC.enable"],

@@ -76,6 +76,13 @@ module Memscope
           remedy: collect ? [collect, nil] : %i[profile profile_cost],
           figures: { compiled: between(*jit_bytes.minmax), traced_bytes: traced } }
       end
+
+      # A program may need as many fibers or threads as it has.
+      rule(:stacks, -> { row_bytes(:stacks) || 0 }, floor: FLOOR, ratio: 0.15) do
+        fibers, threads = %i[fibers threads].map { |row| row_bytes(:stacks, row) || 0 }
+        { severity: :info, returns: :in_use, why: [:why, (:again if incomparable)], remedy: [:remedy, nil],
+          figures: { fiber_bytes: fibers, thread_bytes: threads, type: fibers > threads ? "Fiber" : "Thread" } }
+      end
     end
   end
 end
