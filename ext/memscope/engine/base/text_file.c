@@ -111,6 +111,15 @@ static bool parse_number(const char **cursor, unsigned base, uint64_t *value) {
     return true;
 }
 
+bool memscope_text_skip(const char **cursor, const char *expected) {
+    size_t length = strlen(expected);
+
+    if (strncmp(*cursor, expected, length) != 0)
+        return false;
+    *cursor += length;
+    return true;
+}
+
 const char *memscope_text_next_line(const char *text) {
     const char *end = strchr(text, '\n');
 
@@ -126,16 +135,14 @@ bool memscope_text_hexadecimal(const char **cursor, uint64_t *value) {
 }
 
 bool memscope_text_number(const char *text, const char *key, const char *unit, uint64_t *number) {
-    size_t key_length = strlen(key), unit_length = strlen(unit);
     uint64_t found;
 
-    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, key, key_length) != 0 || line[key_length] != ':')
+    for (const char *line = text; *line != '\0'; line = memscope_text_next_line(line)) {
+        if (!memscope_text_skip(&line, key) || *line != ':')
             continue;
-        line += key_length + 1;
+        line++;
         line += strspn(line, " \t");
-        if (!memscope_text_decimal(&line, &found) || strncmp(line, unit, unit_length) != 0 || line[unit_length] != '\n')
+        if (!memscope_text_decimal(&line, &found) || !memscope_text_skip(&line, unit) || *line != '\n')
             return false;
         *number = found;
         return true;

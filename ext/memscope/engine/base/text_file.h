@@ -42,6 +42,9 @@ bool memscope_text_number(const char *text, const char *key, const char *unit, u
 /* The same for an amount of memory in kB. */
 bool memscope_text_bytes(const char *text, const char *key, uint64_t *bytes);
 
+/* Moves *cursor past `expected`. Returns false, with *cursor unmoved, if other text is there. */
+bool memscope_text_skip(const char **cursor, const char *expected);
+
 /* The start of the line after the one at `text`, or the text's end. */
 const char *memscope_text_next_line(const char *text);
 

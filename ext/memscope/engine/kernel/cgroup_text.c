@@ -112,18 +112,17 @@ bool memscope_cgroup_parse_mount(const char *line, const char *controller, struc
 }
 
 void memscope_cgroup_parse_figure(const char *text, const char *key, struct memscope_cgroup_figure *figure) {
-    size_t length = key ? strlen(key) : 0;
+    bool found = key == NULL;
 
     figure->unlimited = false;
     figure->value = 0;
     figure->status = MEMSCOPE_NOT_FOUND;
-    for (; key && *text; text = memscope_text_next_line(text))
-        if (strncmp(text, key, length) == 0 && text[length] == ' ')
-            break;
-    if (key && !*text)
+    while (!found && *text) {
+        found = memscope_text_skip(&text, key) && memscope_text_skip(&text, " ");
+        text = found ? text : memscope_text_next_line(text);
+    }
+    if (!found)
         return;
-    if (key)
-        text += length + 1;
     figure->status = MEMSCOPE_OK;
     figure->unlimited = strncmp(text, "max", 3) == 0 && ends_line(text + 3);
     if (figure->unlimited)
@@ -152,31 +151,20 @@ void memscope_cgroup_parse_quota(const char *text, struct memscope_cgroup_cpus *
 /* "name=" and a number with two decimals. */
 static bool parse_average(const char **cursor, const char *name, double *percent) {
     uint64_t whole, hundredths;
-    size_t length = strlen(name);
 
-    if (strncmp(*cursor, name, length) != 0)
-        return false;
-    *cursor += length;
-    if (!memscope_text_decimal(cursor, &whole) || *(*cursor)++ != '.' || !memscope_text_decimal(cursor, &hundredths))
+    if (!memscope_text_skip(cursor, name) || !memscope_text_decimal(cursor, &whole) ||
+        !memscope_text_skip(cursor, ".") || !memscope_text_decimal(cursor, &hundredths))
         return false;
     *percent = (double)whole + (double)hundredths / 100;
     return true;
 }
 
 static bool parse_stall(const char *text, const char *name, struct memscope_cgroup_stall *stall) {
-    static const char total[] = " total=";
-    size_t length = strlen(name);
-
-    while (*text && strncmp(text, name, length) != 0)
+    while (*text && !memscope_text_skip(&text, name))
         text = memscope_text_next_line(text);
-    if (!*text)
-        return false;
-    text += length;
-    if (!parse_average(&text, " avg10=", &stall->avg10) || !parse_average(&text, " avg60=", &stall->avg60) ||
-        !parse_average(&text, " avg300=", &stall->avg300) || strncmp(text, total, sizeof total - 1) != 0)
-        return false;
-    text += sizeof total - 1;
-    return memscope_text_decimal(&text, &stall->total_us) && ends_line(text);
+    return parse_average(&text, " avg10=", &stall->avg10) && parse_average(&text, " avg60=", &stall->avg60) &&
+           parse_average(&text, " avg300=", &stall->avg300) && memscope_text_skip(&text, " total=") &&
+           memscope_text_decimal(&text, &stall->total_us) && ends_line(text);
 }
 
 enum memscope_status memscope_cgroup_parse_pressure(const char *text, struct memscope_cgroup_pressure *pressure) {

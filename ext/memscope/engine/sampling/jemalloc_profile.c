@@ -20,24 +20,16 @@ struct counts {
     uint64_t objects, bytes, all_objects, all_bytes;
 };
 
-static bool skip_text(const char **cursor, const char *expected) {
-    size_t length = strlen(expected);
-
-    if (strncmp(*cursor, expected, length) != 0)
-        return false;
-    *cursor += length;
-    return true;
-}
-
 /*
  * "  t*: 13: 6688 [20: 10240]" counts live blocks over all threads, and in brackets all allocated ones, which are 0
  * without opt.prof_accum.
  */
 static bool parse_counts(const char *line, struct counts *counts) {
-    return skip_text(&line, "  t*: ") && memscope_text_decimal(&line, &counts->objects) && skip_text(&line, ": ") &&
-           memscope_text_decimal(&line, &counts->bytes) && skip_text(&line, " [") &&
-           memscope_text_decimal(&line, &counts->all_objects) && skip_text(&line, ": ") &&
-           memscope_text_decimal(&line, &counts->all_bytes) && skip_text(&line, "]\n");
+    return memscope_text_skip(&line, "  t*: ") && memscope_text_decimal(&line, &counts->objects) &&
+           memscope_text_skip(&line, ": ") && memscope_text_decimal(&line, &counts->bytes) &&
+           memscope_text_skip(&line, " [") && memscope_text_decimal(&line, &counts->all_objects) &&
+           memscope_text_skip(&line, ": ") && memscope_text_decimal(&line, &counts->all_bytes) &&
+           memscope_text_skip(&line, "]\n");
 }
 
 /* Parses a line such as "@ 0x7f00 0x7f10\n" into words in scratch. */
@@ -48,7 +40,7 @@ static enum memscope_status parse_words(const char **line, struct memscope_scrat
     *length = 0;
     (*line)++;
     while (**line != '\n') {
-        if (*length == MEMSCOPE_STACK_WORDS || !skip_text(line, " 0x") ||
+        if (*length == MEMSCOPE_STACK_WORDS || !memscope_text_skip(line, " 0x") ||
             !memscope_text_hexadecimal(line, &parsed[*length]))
             return MEMSCOPE_MALFORMED;
         (*length)++;
@@ -116,8 +108,8 @@ enum memscope_status memscope_jemalloc_profile_parse(const char *text, size_t si
     uint64_t rate;
 
     *stacks = (struct memscope_sampled_stacks){0};
-    if (strlen(text) != size || !skip_text(&text, "heap_v2/") || !memscope_text_decimal(&text, &rate) || rate == 0 ||
-        !skip_text(&text, "\n") || !parse_counts(text, &whole))
+    if (strlen(text) != size || !memscope_text_skip(&text, "heap_v2/") || !memscope_text_decimal(&text, &rate) ||
+        rate == 0 || !memscope_text_skip(&text, "\n") || !parse_counts(text, &whole))
         return MEMSCOPE_MALFORMED;
     stacks->list = memscope_scratch_take(scratch, (count_stacks(text) + 1) * sizeof *stacks->list);
     if (!stacks->list)
@@ -145,8 +137,8 @@ static bool promotes_to_pages(void) {
     uint64_t major, minor, patch;
 
     if (memscope_jemalloc_read("version", &version, sizeof version) != MEMSCOPE_OK ||
-        !memscope_text_decimal(&version, &major) || !skip_text(&version, ".") ||
-        !memscope_text_decimal(&version, &minor) || !skip_text(&version, ".") ||
+        !memscope_text_decimal(&version, &major) || !memscope_text_skip(&version, ".") ||
+        !memscope_text_decimal(&version, &minor) || !memscope_text_skip(&version, ".") ||
         !memscope_text_decimal(&version, &patch))
         return false;
     return major > 5 || (major == 5 && (minor > 3 || (minor == 3 && patch > 0)));
