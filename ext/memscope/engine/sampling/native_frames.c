@@ -342,16 +342,6 @@ size_t memscope_native_frames_resident_bytes(void) {
     return memscope_lasting_resident_bytes(kept_rules, sizeof kept_rules);
 }
 
-#else
-
-unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only) {
-    return memscope_native_frames_by_libgcc(words, room, leaf_only);
-}
-
-size_t memscope_native_frames_resident_bytes(void) {
-    return 0;
-}
-
 #endif
 
 void memscope_native_frames_learn_callers(unsigned count) {
@@ -370,16 +360,8 @@ void memscope_native_frames_learn_callers(unsigned count) {
 
 #else
 
-unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only) {
-    (void)words, (void)room, (void)leaf_only;
-    return 0;
-}
-
 unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool leaf_only) {
-    return memscope_native_frames(words, room, leaf_only);
-}
-
-size_t memscope_native_frames_resident_bytes(void) {
+    (void)words, (void)room, (void)leaf_only;
     return 0;
 }
 
@@ -394,6 +376,18 @@ void memscope_native_frames_skip_object_of(const void *address) {
 bool memscope_native_frames_unwinder(const struct memscope_shared_object *object) {
     (void)object;
     return false;
+}
+
+#endif
+
+#if !defined(__GLIBC__) || !defined(__x86_64__)
+
+unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only) {
+    return memscope_native_frames_by_libgcc(words, room, leaf_only);
+}
+
+size_t memscope_native_frames_resident_bytes(void) {
+    return 0;
 }
 
 #endif
