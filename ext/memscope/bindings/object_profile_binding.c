@@ -204,23 +204,23 @@ static VALUE set_estimates(struct scan *scan, struct memscope_stack_figures *fig
 static bool found_room(const struct memscope_object_group *group) {
     const struct memscope_call_tree *calls = &memscope_object_sampler_samples()->calls;
 
-    for (uint32_t node = group->stack; node != 0; node = calls->nodes[node].caller)
+    for (uint32_t node = group->key.stack; node != 0; node = calls->nodes[node].caller)
         if (calls->nodes[node].frame == MEMSCOPE_NO_ROOM)
             return false;
-    return group->class_name != MEMSCOPE_NO_ROOM && group->thread != MEMSCOPE_NO_ROOM;
+    return group->key.class_name != MEMSCOPE_NO_ROOM && group->key.thread != MEMSCOPE_NO_ROOM;
 }
 
 static VALUE stack_hash(struct scan *scan, const struct memscope_object_group *group) {
     struct memscope_stack_figures figures = memscope_stack_figures_unknown;
     VALUE shares = set_estimates(scan, &figures, group);
 
-    figures.generation = group->generation;
+    figures.generation = group->key.generation;
     figures.samples = (int64_t)group->samples;
     scan->without_room += found_room(group) ? 0 : group->samples;
-    return memscope_hash_add(memscope_stack_figures_hash(&figures), {"frames", frames_of(scan, group->stack)},
-                             {"class_name", text_of(group->class_name)},
-                             {"tag", memscope_interned_name(memscope_word(MEMSCOPE_WORD_TAG, group->tag, 0))},
-                             {"thread", text_of(group->thread)}, {"shares", shares});
+    return memscope_hash_add(memscope_stack_figures_hash(&figures), {"frames", frames_of(scan, group->key.stack)},
+                             {"class_name", text_of(group->key.class_name)},
+                             {"tag", memscope_interned_name(memscope_word(MEMSCOPE_WORD_TAG, group->key.tag, 0))},
+                             {"thread", text_of(group->key.thread)}, {"shares", shares});
 }
 
 /* ---- the reading ------------------------------------------------------------------------------------------------- */

@@ -153,7 +153,7 @@ static void judge(const struct memscope_object_group *group) {
     char line[MEMSCOPE_TEXT_LIMIT];
     int index;
 
-    memscope_text_copy(&samples->texts, group->class_name, line);
+    memscope_text_copy(&samples->texts, group->key.class_name, line);
     index = line[0] - 'a';
     for (size_t share = 0; share < group->share_count; share++)
         memscope_window_sums_add(&sums, group->shares[share].objects, group->shares[share].allocations);

@@ -7,23 +7,30 @@
 
 /* A settled sample: its group, its window, and its contribution to the estimates. */
 struct item {
-    uint32_t stack, class_name, thread, tag, generation, window;
+    struct memscope_object_key key;
+    uint32_t window;
     double allocations, objects, bytes;
 };
 
-static int compare(const struct item *left, const struct item *right) {
-    const uint32_t pairs[][2] = {{left->stack, right->stack},           {left->class_name, right->class_name},
-                                 {left->thread, right->thread},         {left->tag, right->tag},
-                                 {left->generation, right->generation}, {left->window, right->window}};
+static struct memscope_object_key key_of(const struct memscope_object_sample *sample,
+                                         const struct memscope_generations *generations) {
+    return (struct memscope_object_key){sample->stack, sample->class_name, sample->thread, sample->tag,
+                                        memscope_generation_of(generations, sample->epoch)};
+}
 
-    for (size_t index = 0; index < sizeof pairs / sizeof *pairs; index++)
-        if (pairs[index][0] != pairs[index][1])
-            return pairs[index][0] < pairs[index][1] ? -1 : 1;
-    return 0;
+/* By one member after another. Both begin with a key. */
+static int compare(const void *left, const void *right) {
+    const uint32_t *one = left, *other = right, *end = one + sizeof(struct memscope_object_key) / sizeof *one;
+
+    for (; one < end && *one == *other; one++)
+        other++;
+    return one == end ? 0 : *one < *other ? -1 : 1;
 }
 
 static bool in_order(const void *left, const void *right) {
-    return compare(left, right) <= 0;
+    int order = compare(left, right);
+
+    return order < 0 || (order == 0 && ((const struct item *)left)->window <= ((const struct item *)right)->window);
 }
 
 /* The settled samples as items, sorted. */
@@ -37,14 +44,8 @@ static size_t collect(const struct memscope_object_samples *samples,
 
         if (sample->pending)
             continue;
-        items[count++] = (struct item){sample->stack,
-                                       sample->class_name,
-                                       sample->thread,
-                                       sample->tag,
-                                       memscope_generation_of(generations, sample->epoch),
-                                       sample->window,
-                                       (double)sample->stands_for * MEMSCOPE_WINDOW_ALLOCATIONS,
-                                       (double)sample->weight,
+        items[count++] = (struct item){key_of(sample, generations), sample->window,
+                                       (double)sample->stands_for * MEMSCOPE_WINDOW_ALLOCATIONS, (double)sample->weight,
                                        (double)bytes_of(sample) * (double)sample->weight};
     }
     memscope_merge_sort((char *)items, count, sizeof *items, (char *)buffer, in_order);
@@ -55,11 +56,6 @@ static void scale(struct item *item, double factor) {
     item->allocations *= factor;
     item->objects *= factor;
     item->bytes *= factor;
-}
-
-static bool is_of_group(const struct memscope_object_group *group, const struct item *item) {
-    return group->stack == item->stack && group->class_name == item->class_name && group->thread == item->thread &&
-           group->tag == item->tag && group->generation == item->generation;
 }
 
 /* Adds an item to its window's share: the last share or a new one, since items are sorted by window. */
@@ -80,15 +76,10 @@ static void build(struct memscope_object_groups *groups, const struct item *item
     for (size_t index = 0; index < count; index++) {
         const struct item *item = &items[index];
 
-        if (group == NULL || !is_of_group(group, item)) {
+        if (group == NULL || compare(group, item) != 0) {
             shares += group == NULL ? 0 : group->share_count;
             group = &groups->list[groups->count++];
-            *group = (struct memscope_object_group){.stack = item->stack,
-                                                    .class_name = item->class_name,
-                                                    .thread = item->thread,
-                                                    .tag = item->tag,
-                                                    .generation = item->generation,
-                                                    .shares = shares};
+            *group = (struct memscope_object_group){.key = item->key, .shares = shares};
         }
         group->samples++;
         group->objects += item->objects;
@@ -100,9 +91,9 @@ static void build(struct memscope_object_groups *groups, const struct item *item
 
 static void retain(struct memscope_object_samples *samples, const struct memscope_object_groups *groups) {
     for (size_t index = 0; index < groups->count; index++) {
-        memscope_call_retain(&samples->calls, groups->list[index].stack);
-        memscope_text_retain(&samples->texts, groups->list[index].class_name);
-        memscope_text_retain(&samples->texts, groups->list[index].thread);
+        memscope_call_retain(&samples->calls, groups->list[index].key.stack);
+        memscope_text_retain(&samples->texts, groups->list[index].key.class_name);
+        memscope_text_retain(&samples->texts, groups->list[index].key.thread);
     }
 }
 
@@ -130,33 +121,19 @@ enum memscope_status memscope_object_samples_read(struct memscope_object_samples
     return MEMSCOPE_OK;
 }
 
-static int compare_with_group(const void *item, const void *element) {
-    const struct memscope_object_group *group = element;
-
-    return compare(item, &(struct item){.stack = group->stack,
-                                        .class_name = group->class_name,
-                                        .thread = group->thread,
-                                        .tag = group->tag,
-                                        .generation = group->generation});
-}
-
 struct memscope_object_group *memscope_object_groups_find(const struct memscope_object_groups *groups,
                                                           const struct memscope_object_sample *sample,
                                                           const struct memscope_generations *generations) {
-    const struct item item = {.stack = sample->stack,
-                              .class_name = sample->class_name,
-                              .thread = sample->thread,
-                              .tag = sample->tag,
-                              .generation = memscope_generation_of(generations, sample->epoch)};
+    struct memscope_object_key key = key_of(sample, generations);
 
-    return bsearch(&item, groups->list, groups->count, sizeof *groups->list, compare_with_group);
+    return bsearch(&key, groups->list, groups->count, sizeof *groups->list, compare);
 }
 
 void memscope_object_groups_release(struct memscope_object_samples *samples, struct memscope_object_groups *groups) {
     for (size_t index = 0; index < groups->count; index++) {
-        memscope_call_release(&samples->calls, &samples->texts, groups->list[index].stack);
-        memscope_text_release(&samples->texts, groups->list[index].class_name);
-        memscope_text_release(&samples->texts, groups->list[index].thread);
+        memscope_call_release(&samples->calls, &samples->texts, groups->list[index].key.stack);
+        memscope_text_release(&samples->texts, groups->list[index].key.class_name);
+        memscope_text_release(&samples->texts, groups->list[index].key.thread);
     }
     groups->count = 0;
 }

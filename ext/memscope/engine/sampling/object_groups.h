@@ -16,9 +16,13 @@ struct memscope_window_share {
     double objects, bytes;
 };
 
-/* The samples with one stack, class, tag, thread and generation. */
-struct memscope_object_group {
+struct memscope_object_key {
     uint32_t stack, class_name, thread, tag, generation;
+};
+
+/* The samples with one key. */
+struct memscope_object_group {
+    struct memscope_object_key key;
     uint64_t samples;
     double objects, bytes;
     double squares;                             /* of the bytes that each sample adds, summed */
