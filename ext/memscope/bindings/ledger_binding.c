@@ -9,16 +9,6 @@
 #include "init.h"
 #include "ruby/ractors.h"
 
-enum memscope_ledger_malloc memscope_ledger_malloc_kind(void) {
-    const struct memscope_allocator *allocator = memscope_allocator_current();
-
-    if (allocator->proved && allocator->name == MEMSCOPE_ALLOCATOR_GLIBC)
-        return MEMSCOPE_LEDGER_MALLOC_GLIBC;
-    if (allocator->proved && allocator->name == MEMSCOPE_ALLOCATOR_JEMALLOC)
-        return MEMSCOPE_LEDGER_MALLOC_JEMALLOC;
-    return MEMSCOPE_LEDGER_MALLOC_OTHER;
-}
-
 bool memscope_ledger_scan(void *argument) {
     struct memscope_ledger_call *call = argument;
     const struct memscope_ledger *ledger = &call->ledger;
@@ -42,7 +32,7 @@ static void walk_objects(struct memscope_ledger_call *call) {
 static void ask(struct memscope_ledger_call *call, bool jit) {
     memscope_ruby_layout(&call->listing, jit, &call->layout);
     memscope_images_read(&call->listing.scratch, &call->images);
-    call->request.malloc = memscope_ledger_malloc_kind();
+    call->request.malloc = memscope_allocator_current()->name;
     call->request.ruby = &call->layout;
     call->request.images = &call->images;
 }
@@ -164,6 +154,6 @@ VALUE native_await_gc(VALUE self) {
 }
 
 void Init_memscope_ledger(void) {
-    if (memscope_ledger_malloc_kind() == MEMSCOPE_LEDGER_MALLOC_GLIBC)
+    if (memscope_allocator_current()->name == MEMSCOPE_ALLOCATOR_GLIBC)
         memscope_glibc_learn_cache_key();
 }

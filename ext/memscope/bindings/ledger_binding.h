@@ -29,9 +29,6 @@ struct memscope_ledger_call {
     VALUE (*body)(const struct memscope_ledger_call *call); /* what the call returns */
 };
 
-/* The allocator whose regions a ledger looks for, OTHER unless it is proved to serve malloc. */
-enum memscope_ledger_malloc memscope_ledger_malloc_kind(void);
-
 /*
  * Reads the ledger of `call`, a struct memscope_ledger_call, replacing an earlier one. Returns true if a child of
  * memscope spoilt the figures of shared pages (memscope_without_children).

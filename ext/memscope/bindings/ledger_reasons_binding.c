@@ -13,10 +13,10 @@ static void add_residency_reason(VALUE reasons, const struct memscope_residency 
 static void add_malloc_reason(VALUE reasons, const struct memscope_ledger_call *call) {
     VALUE why = Qnil;
 
-    if (call->request.malloc == MEMSCOPE_LEDGER_MALLOC_OTHER)
-        why = rb_utf8_str_new_cstr(memscope_allocator_current()->proof);
-    else if (call->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC && call->ledger.jemalloc_status != MEMSCOPE_OK)
+    if (call->request.malloc == MEMSCOPE_ALLOCATOR_JEMALLOC && call->ledger.jemalloc_status != MEMSCOPE_OK)
         why = memscope_reason("jemalloc_without_statistics");
+    else if (call->request.malloc != MEMSCOPE_ALLOCATOR_JEMALLOC && call->request.malloc != MEMSCOPE_ALLOCATOR_GLIBC)
+        why = rb_utf8_str_new_cstr(memscope_allocator_current()->proof);
     if (!NIL_P(why))
         memscope_set_reason_of(reasons, "malloc", "malloc_unidentified", why);
 }
@@ -26,7 +26,7 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
     const struct memscope_ledger *ledger = &call->ledger;
     uint64_t in_use;
 
-    if (call->request.deep && call->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC)
+    if (call->request.deep && call->request.malloc == MEMSCOPE_ALLOCATOR_JEMALLOC)
         memscope_set_reason(reasons, "deep", "deep_without_effect");
     else if (call->request.deep && !ledger->walked_chunks)
         memscope_set_reason(reasons, "deep", "chunks_unread");

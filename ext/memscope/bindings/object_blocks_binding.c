@@ -225,7 +225,7 @@ static VALUE close_blocks(VALUE argument) {
  * ledger.
  */
 VALUE native_object_blocks(VALUE self, VALUE planted, VALUE shared, VALUE strict) {
-    bool deep = NIL_P(planted) && memscope_ledger_malloc_kind() != MEMSCOPE_LEDGER_MALLOC_JEMALLOC;
+    bool deep = NIL_P(planted) && memscope_allocator_current()->name != MEMSCOPE_ALLOCATOR_JEMALLOC;
     struct blocks_call call = {.heap = {.bounded = !memscope_is_copy()},
                                .planted = planted,
                                .ledger = {.strict = RTEST(strict),

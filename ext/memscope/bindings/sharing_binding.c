@@ -39,7 +39,7 @@ static bool list_shared(void *argument) {
     struct memscope_mappings mappings;
     struct memscope_residency residency = {.refusal = MEMSCOPE_OK};
 
-    call->status = open_scratches(call) ? memscope_mappings_read(&memory, &mappings) : MEMSCOPE_NO_MEMORY;
+    call->status = open_scratches(call) ? memscope_mappings_read(false, &memory, &mappings) : MEMSCOPE_NO_MEMORY;
     if (call->status == MEMSCOPE_OK)
         call->status = memscope_residency_read(&mappings, &memory, &residency);
     if (call->status == MEMSCOPE_OK && residency.source < MEMSCOPE_RESIDENCY_PAGEMAP)

@@ -40,7 +40,7 @@ static struct seen read_all(const char *new_mapping) {
 
     EXPECT(memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK);
     EXPECT(memscope_statm_read(&statm) == MEMSCOPE_OK);
-    EXPECT(memscope_mappings_read(&memory, &mappings) == MEMSCOPE_OK);
+    EXPECT(memscope_mappings_read(false, &memory, &mappings) == MEMSCOPE_OK);
     EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_OK);
     EXPECT(memscope_process_memory_read("self", &whole) == MEMSCOPE_OK || memscope_is_copy());
     seen.statm = statm.resident_bytes;

@@ -105,10 +105,10 @@ static void test_this_process(void) {
     EXPECT(mapped != MAP_FAILED);
     memset(mapped, 1, size);
     list.used = names.used = 0;
-    EXPECT(memscope_mappings_read(&memory, &mappings) == MEMSCOPE_OK);
+    EXPECT(memscope_mappings_read(false, &memory, &mappings) == MEMSCOPE_OK);
     mapping = memscope_mappings_find(&mappings, (uintptr_t)mapped);
     EXPECT(mapping != NULL && mapping->end >= (uintptr_t)mapped + size && memscope_mapping_is_data(mapping));
-    EXPECT(memscope_mappings_read_smaps(&memory, &mappings) == MEMSCOPE_OK);
+    EXPECT(memscope_mappings_read(true, &memory, &mappings) == MEMSCOPE_OK);
     mapping = memscope_mappings_find(&mappings, (uintptr_t)mapped);
     EXPECT(mapping != NULL && mapping->noreserve && mapping->resident_bytes >= size);
 }

@@ -47,7 +47,7 @@ static char *checkered_mapping(size_t page) {
 
 static void read_residency(struct memscope_mappings *mappings, struct memscope_residency *residency) {
     list.used = names.used = 0;
-    EXPECT(memscope_mappings_read(&memory, mappings) == MEMSCOPE_OK);
+    EXPECT(memscope_mappings_read(false, &memory, mappings) == MEMSCOPE_OK);
     EXPECT(memscope_residency_read(mappings, &memory, residency) == MEMSCOPE_OK);
 }
 

@@ -24,7 +24,7 @@ static const struct memscope_ruby_layout no_ruby;
 static struct memscope_scratch scratch;
 static struct memscope_images images;
 static struct memscope_ledger_request request = {
-    .malloc = MEMSCOPE_LEDGER_MALLOC_GLIBC, .ruby = &no_ruby, .images = &images, .deep = true};
+    .malloc = MEMSCOPE_ALLOCATOR_GLIBC, .ruby = &no_ruby, .images = &images, .deep = true};
 static pthread_barrier_t all_live;
 
 /* Leaves the small chunks between two free ones; none of these chunks fills a page alone. */

@@ -46,7 +46,7 @@ static void walk_everything(void) {
     memset(&arenas, 0, sizeof arenas);
     list.used = names.used = 0;
     EXPECT(memscope_scratch_open(&claims_list) == MEMSCOPE_OK);
-    EXPECT(memscope_mappings_read(&memory, &mappings) == MEMSCOPE_OK);
+    EXPECT(memscope_mappings_read(false, &memory, &mappings) == MEMSCOPE_OK);
     EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_OK);
     EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
     memscope_images_read(&list, &images);

@@ -32,7 +32,7 @@ static void look(void) {
     list.used = names.used = claimed.used = 0;
     regions = (struct memscope_glibc_regions){0};
     totals = (struct memscope_chunk_totals){0};
-    EXPECT(memscope_mappings_read(&memory, &mappings) == MEMSCOPE_OK);
+    EXPECT(memscope_mappings_read(false, &memory, &mappings) == MEMSCOPE_OK);
     EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_OK);
     EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
     memscope_images_read(&list, &images);

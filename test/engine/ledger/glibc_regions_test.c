@@ -48,7 +48,7 @@ static struct memscope_own_memory own;
 
 static void read_mappings(struct memscope_mappings *mappings) {
     list.used = names.used = claims_list.used = 0;
-    EXPECT(memscope_mappings_read(&memory, mappings) == MEMSCOPE_OK);
+    EXPECT(memscope_mappings_read(false, &memory, mappings) == MEMSCOPE_OK);
 }
 
 /* Finds the heap of blocks[0], with the residency or, beside jemalloc, before it is read. */

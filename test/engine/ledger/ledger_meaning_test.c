@@ -14,12 +14,12 @@ static const struct memscope_ruby_layout ruby_31 = {.transient_heap_bytes = 4096
 
 static struct memscope_ledger_request request;
 
-static struct memscope_ledger ledger_of(enum memscope_ledger_malloc malloc_kind,
+static struct memscope_ledger ledger_of(enum memscope_allocator_name malloc_kind,
                                         const struct memscope_ruby_layout *ruby) {
     struct memscope_ledger ledger = {.request = &request, .jemalloc_status = MEMSCOPE_UNSUPPORTED};
 
     request = (struct memscope_ledger_request){.malloc = malloc_kind, .ruby = ruby};
-    if (malloc_kind == MEMSCOPE_LEDGER_MALLOC_JEMALLOC)
+    if (malloc_kind == MEMSCOPE_ALLOCATOR_JEMALLOC)
         ledger.jemalloc_status = MEMSCOPE_OK;
     return ledger;
 }
@@ -34,19 +34,19 @@ static int count_applying(const struct memscope_ledger *ledger, enum memscope_ro
 }
 
 static void test_rows_of_each_allocator(void) {
-    struct memscope_ledger other = ledger_of(MEMSCOPE_LEDGER_MALLOC_OTHER, &ruby_33), glibc, jemalloc;
+    struct memscope_ledger other = ledger_of(MEMSCOPE_ALLOCATOR_UNKNOWN, &ruby_33), glibc, jemalloc;
 
     EXPECT(count_applying(&other, MEMSCOPE_ROWS_OF_GLIBC) == 0 && count_applying(&other, MEMSCOPE_ROWS_OF_CHUNKS) == 0);
     EXPECT(count_applying(&other, MEMSCOPE_ROWS_OF_JEMALLOC) == 0);
     EXPECT(memscope_ledger_row_applies(&other, MEMSCOPE_ROW_malloc));
-    glibc = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_33);
+    glibc = ledger_of(MEMSCOPE_ALLOCATOR_GLIBC, &ruby_33);
     EXPECT(count_applying(&glibc, MEMSCOPE_ROWS_OF_GLIBC) == 3 && count_applying(&glibc, MEMSCOPE_ROWS_OF_CHUNKS) == 0);
     glibc.walked_chunks = true;
     EXPECT(count_applying(&glibc, MEMSCOPE_ROWS_OF_CHUNKS) == 11);
     EXPECT(count_applying(&glibc, MEMSCOPE_ROWS_OF_MARKED) == 0);
     glibc.marked = true;
     EXPECT(count_applying(&glibc, MEMSCOPE_ROWS_OF_MARKED) == 8);
-    jemalloc = ledger_of(MEMSCOPE_LEDGER_MALLOC_JEMALLOC, &ruby_33);
+    jemalloc = ledger_of(MEMSCOPE_ALLOCATOR_JEMALLOC, &ruby_33);
     jemalloc.marked = true;
     EXPECT(count_applying(&jemalloc, MEMSCOPE_ROWS_OF_JEMALLOC) == 9);
     EXPECT(count_applying(&jemalloc, MEMSCOPE_ROWS_OF_MARKED) == 4);
@@ -57,7 +57,7 @@ static void test_rows_of_each_allocator(void) {
 
 /* If a row has fewer bytes than its garbage, all of it is garbage: other threads ran before the marking. */
 static void test_garbage_splits_rows(void) {
-    struct memscope_ledger ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_33);
+    struct memscope_ledger ledger = ledger_of(MEMSCOPE_ALLOCATOR_GLIBC, &ruby_33);
     uint64_t garbage[MEMSCOPE_ROW_COUNT] = {0};
 
     ledger.walked_chunks = true;
@@ -76,13 +76,13 @@ static void test_garbage_splits_rows(void) {
 }
 
 static void test_rows_of_each_ruby(void) {
-    struct memscope_ledger ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_33);
+    struct memscope_ledger ledger = ledger_of(MEMSCOPE_ALLOCATOR_GLIBC, &ruby_33);
 
     EXPECT(memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_shape_tables));
     EXPECT(!memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_transient_heap));
     EXPECT(memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_live_slots));
     EXPECT(!memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_whole_pages));
-    ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_31);
+    ledger = ledger_of(MEMSCOPE_ALLOCATOR_GLIBC, &ruby_31);
     EXPECT(!memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_shape_tables));
     EXPECT(memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_transient_heap));
     EXPECT(!memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_live_slots));
@@ -90,7 +90,7 @@ static void test_rows_of_each_ruby(void) {
 }
 
 static void test_shared_parts(void) {
-    struct memscope_ledger ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_33);
+    struct memscope_ledger ledger = ledger_of(MEMSCOPE_ALLOCATOR_GLIBC, &ruby_33);
 
     EXPECT(memscope_ledger_row_shares_known(&ledger, MEMSCOPE_ROW_main_heap));
     EXPECT(!memscope_ledger_row_shares_known(&ledger, MEMSCOPE_ROW_main_heap_free));
@@ -109,7 +109,7 @@ static void expect_check(const struct memscope_ledger *ledger, enum memscope_row
 }
 
 static void test_checks(void) {
-    struct memscope_ledger ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_JEMALLOC, &ruby_33);
+    struct memscope_ledger ledger = ledger_of(MEMSCOPE_ALLOCATOR_JEMALLOC, &ruby_33);
     struct memscope_row_check check;
 
     ledger.jemalloc.mapped_bytes = 3000;
@@ -120,16 +120,16 @@ static void test_checks(void) {
     expect_check(&ledger, MEMSCOPE_ROW_ruby_heap, "GC.stat heap_allocated_pages", 100 * 65536, 99 * 65536);
     expect_check(&ledger, MEMSCOPE_ROW_empty_pages, "GC.stat empty pages", 10 * 65536, 9 * 65536);
     EXPECT(!memscope_ledger_row_check(&ledger, MEMSCOPE_ROW_live_slots, &check));
-    ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &beside_ractors);
+    ledger = ledger_of(MEMSCOPE_ALLOCATOR_GLIBC, &beside_ractors);
     ledger.ruby.whole_pages_found = 98;
     expect_check(&ledger, MEMSCOPE_ROW_ruby_heap, "GC.stat heap_allocated_pages", 100 * 65536, 98 * 65536);
-    ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_31); /* a layout without pages */
+    ledger = ledger_of(MEMSCOPE_ALLOCATOR_GLIBC, &ruby_31); /* a layout without pages */
     EXPECT(!memscope_ledger_row_check(&ledger, MEMSCOPE_ROW_malloc, &check));
     EXPECT(!memscope_ledger_row_check(&ledger, MEMSCOPE_ROW_ruby_heap, &check));
 }
 
 static void test_malloc_in_use(void) {
-    struct memscope_ledger ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_33);
+    struct memscope_ledger ledger = ledger_of(MEMSCOPE_ALLOCATOR_GLIBC, &ruby_33);
     uint64_t bytes;
 
     ledger.main_heap.in_use.bytes = 100;
@@ -143,7 +143,7 @@ static void test_malloc_in_use(void) {
     EXPECT(memscope_ledger_trimmable(&ledger, &bytes) && bytes == 42);
     ledger.arenas.incomplete = true;
     EXPECT(!memscope_ledger_malloc_in_use(&ledger, &bytes) && !memscope_ledger_trimmable(&ledger, &bytes));
-    ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_JEMALLOC, &ruby_33);
+    ledger = ledger_of(MEMSCOPE_ALLOCATOR_JEMALLOC, &ruby_33);
     ledger.jemalloc.allocated_bytes = 1000;
     ledger.jemalloc.tcache_bytes = 100;
     ledger.jemalloc.tcache_stashed_bytes = 10;
@@ -151,7 +151,7 @@ static void test_malloc_in_use(void) {
 }
 
 static void test_chunks_of_rows(void) {
-    struct memscope_ledger ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_33);
+    struct memscope_ledger ledger = ledger_of(MEMSCOPE_ALLOCATOR_GLIBC, &ruby_33);
 
     EXPECT(memscope_ledger_row_chunks(&ledger, MEMSCOPE_ROW_arenas_top) == NULL);
     ledger.walked_chunks = true;

@@ -15,7 +15,7 @@
 
 static const struct memscope_ruby_layout no_ruby;
 
-static struct memscope_ledger read_ledger(enum memscope_ledger_malloc malloc_kind) {
+static struct memscope_ledger read_ledger(enum memscope_allocator_name malloc_kind) {
     struct memscope_images images;
     struct memscope_ledger_request request = {.malloc = malloc_kind, .ruby = &no_ruby, .images = &images};
     struct memscope_scratch scratch;
@@ -73,9 +73,9 @@ static void test_a_heap_page_in_two_mappings(void) {
         {.start = middle, .end = end, .name = "", .resident_bytes = end - middle, .writable = true}};
     struct memscope_claim claim = {.start = page.start, .end = end, .row = MEMSCOPE_CLAIM_HEAP_PAGE};
     static struct memscope_ledger ledger;
-    struct memscope_ledger_scan scan = {
-        .request = &request, .ledger = &ledger, .claims = {.list = &claim, .count = 1, .settled = 1}};
+    struct memscope_ledger_scan scan = {.request = &request, .ledger = &ledger};
 
+    ledger.claims = (struct memscope_claims){.list = &claim, .count = 1, .settled = 1};
     ledger.mappings = (struct memscope_mappings){list, 2};
     ledger.residency.source = MEMSCOPE_RESIDENCY_SMAPS;
     EXPECT(memscope_scratch_open(&ledger.work) == MEMSCOPE_OK);
@@ -86,7 +86,7 @@ static void test_a_heap_page_in_two_mappings(void) {
     memscope_scratch_close(&ledger.work);
 }
 
-static void test_foreign_mapping_is_unattributed(enum memscope_ledger_malloc malloc_kind) {
+static void test_foreign_mapping_is_unattributed(enum memscope_allocator_name malloc_kind) {
     struct memscope_ledger before, after;
     char *mapped;
 
@@ -100,12 +100,12 @@ static void test_foreign_mapping_is_unattributed(enum memscope_ledger_malloc mal
 }
 
 static void test_shared_memory(void) {
-    struct memscope_ledger before = read_ledger(MEMSCOPE_LEDGER_MALLOC_OTHER), after;
+    struct memscope_ledger before = read_ledger(MEMSCOPE_ALLOCATOR_UNKNOWN), after;
     char *mapped = mmap(NULL, 16 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     EXPECT(mapped != MAP_FAILED);
     memset(mapped, 7, 16 * MIB);
-    after = read_ledger(MEMSCOPE_LEDGER_MALLOC_OTHER);
+    after = read_ledger(MEMSCOPE_ALLOCATOR_UNKNOWN);
     expect_rise(&before, &after, MEMSCOPE_ROW_shared_memory, 16 * MIB);
 }
 
@@ -126,7 +126,7 @@ static void *use_stack(void *argument) {
 }
 
 static void test_thread_stacks_live_and_cached(void) {
-    struct memscope_ledger before = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC), live, cached;
+    struct memscope_ledger before = read_ledger(MEMSCOPE_ALLOCATOR_GLIBC), live, cached;
     pthread_t threads[4];
 
     pthread_barrier_init(&touched, NULL, 5);
@@ -134,13 +134,13 @@ static void test_thread_stacks_live_and_cached(void) {
     for (int index = 0; index < 4; index++)
         EXPECT(pthread_create(&threads[index], NULL, use_stack, NULL) == 0);
     pthread_barrier_wait(&touched);
-    live = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC);
+    live = read_ledger(MEMSCOPE_ALLOCATOR_GLIBC);
     expect_rise(&before, &live, MEMSCOPE_ROW_threads, 16 * MIB);
     EXPECT(live.stacks.live_threads == 4 && live.stacks.cached_stacks == 0);
     pthread_barrier_wait(&measured);
     for (int index = 0; index < 4; index++)
         EXPECT(pthread_join(threads[index], NULL) == 0);
-    cached = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC);
+    cached = read_ledger(MEMSCOPE_ALLOCATOR_GLIBC);
     EXPECT(cached.stacks.live_threads == 0 && cached.stacks.cached_stacks == 4);
     EXPECT(cached.bytes[MEMSCOPE_ROW_threads] > 0);
     EXPECT(cached.bytes[MEMSCOPE_ROW_unattributed] == before.bytes[MEMSCOPE_ROW_unattributed]);
@@ -156,11 +156,11 @@ static void *fill_arena(void *argument) {
 }
 
 static void test_arenas(void) {
-    struct memscope_ledger before = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC), after;
+    struct memscope_ledger before = read_ledger(MEMSCOPE_ALLOCATOR_GLIBC), after;
     pthread_t thread;
 
     EXPECT(pthread_create(&thread, NULL, fill_arena, NULL) == 0 && pthread_join(thread, NULL) == 0);
-    after = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC);
+    after = read_ledger(MEMSCOPE_ALLOCATOR_GLIBC);
     expect_rise(&before, &after, MEMSCOPE_ROW_arenas, 16 * 1024 * 1008);
     EXPECT(after.glibc.arena_count >= 1 && after.glibc.arena_heap_count >= after.glibc.arena_count);
 }
@@ -182,7 +182,7 @@ static void test_mmapped_chunks_equal_mallinfo2(void) {
     blocks[5] = calloc(1, 7 * MIB);
     blocks[6] = realloc(malloc(MIB), 9 * MIB);
     blocks[7] = valloc(4 * MIB);
-    ledger = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC);
+    ledger = read_ledger(MEMSCOPE_ALLOCATOR_GLIBC);
     info = mallinfo2();
     EXPECT(ledger.glibc.mmapped_chunk_count == info.hblks);
     EXPECT(info.hblkhd - ledger.glibc.mmapped_bytes == 0 || info.hblkhd - ledger.glibc.mmapped_bytes == 16);
@@ -241,11 +241,11 @@ static void test_what_is_mapped_meanwhile(void *(*work)(void *)) {
     EXPECT(pages != MAP_FAILED);
     for (size_t index = 0; index < count; index += 2)
         EXPECT(mprotect(pages + index * page, page, PROT_NONE) == 0);
-    unattributed = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC).bytes[MEMSCOPE_ROW_unattributed];
+    unattributed = read_ledger(MEMSCOPE_ALLOCATOR_GLIBC).bytes[MEMSCOPE_ROW_unattributed];
     all_mapped = all_read = false;
     EXPECT(pthread_create(&thread, NULL, work, NULL) == 0);
     while (!__atomic_load_n(&all_mapped, __ATOMIC_ACQUIRE)) {
-        struct memscope_ledger ledger = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC);
+        struct memscope_ledger ledger = read_ledger(MEMSCOPE_ALLOCATOR_GLIBC);
 
         EXPECT(ledger.unmapped_bytes == 0);
         without_owner += ledger.bytes[MEMSCOPE_ROW_unattributed] >= unattributed + MIB / 4;
@@ -261,11 +261,11 @@ static void test_what_is_mapped_meanwhile(void *(*work)(void *)) {
 int main(void) {
     test_jemalloc_without_a_place_is_not_verified();
     test_a_heap_page_in_two_mappings();
-    read_ledger(MEMSCOPE_LEDGER_MALLOC_OTHER);
-    test_foreign_mapping_is_unattributed(MEMSCOPE_LEDGER_MALLOC_OTHER);
+    read_ledger(MEMSCOPE_ALLOCATOR_UNKNOWN);
+    test_foreign_mapping_is_unattributed(MEMSCOPE_ALLOCATOR_UNKNOWN);
     test_shared_memory();
 #ifdef GLIBC_SERVES_MALLOC
-    test_foreign_mapping_is_unattributed(MEMSCOPE_LEDGER_MALLOC_GLIBC);
+    test_foreign_mapping_is_unattributed(MEMSCOPE_ALLOCATOR_GLIBC);
     test_thread_stacks_live_and_cached();
     test_mmapped_chunks_equal_mallinfo2();
     test_arenas();

@@ -9,20 +9,14 @@
 /* Holds the longest line: the numbers, then a path of PATH_MAX characters, each escaped to four. */
 #define WINDOW ((size_t)32 << 10)
 
-static bool accept(const char **cursor, char character) {
-    if (**cursor != character)
-        return false;
-    (*cursor)++;
-    return true;
-}
-
 /* "7f1de8000000-7f1de8021000 rw-p 00000000 fe:00 357765   /path" (proc_pid_maps(5)) */
 static bool parse_header(const char *line, struct memscope_mapping *mapping) {
     const char *cursor = line;
     uint64_t start, end, offset, major, minor;
 
-    if (!memscope_text_hexadecimal(&cursor, &start) || !accept(&cursor, '-') ||
-        !memscope_text_hexadecimal(&cursor, &end) || !accept(&cursor, ' ') || strlen(cursor) < 5 || end <= start)
+    if (!memscope_text_hexadecimal(&cursor, &start) || !memscope_text_skip(&cursor, "-") ||
+        !memscope_text_hexadecimal(&cursor, &end) || !memscope_text_skip(&cursor, " ") || strlen(cursor) < 5 ||
+        end <= start)
         return false;
     memset(mapping, 0, sizeof *mapping);
     mapping->start = (uintptr_t)start;
@@ -32,30 +26,26 @@ static bool parse_header(const char *line, struct memscope_mapping *mapping) {
     mapping->executable = cursor[2] == 'x';
     mapping->shared = cursor[3] == 's';
     cursor += 4;
-    if (!accept(&cursor, ' ') || !memscope_text_hexadecimal(&cursor, &offset) || !accept(&cursor, ' ') ||
-        !memscope_text_hexadecimal(&cursor, &major) || !accept(&cursor, ':') ||
-        !memscope_text_hexadecimal(&cursor, &minor) || !accept(&cursor, ' ') ||
-        !memscope_text_decimal(&cursor, &mapping->inode))
+    if (!memscope_text_skip(&cursor, " ") || !memscope_text_hexadecimal(&cursor, &offset) ||
+        !memscope_text_skip(&cursor, " ") || !memscope_text_hexadecimal(&cursor, &major) ||
+        !memscope_text_skip(&cursor, ":") || !memscope_text_hexadecimal(&cursor, &minor) ||
+        !memscope_text_skip(&cursor, " ") || !memscope_text_decimal(&cursor, &mapping->inode))
         return false;
-    while (*cursor == ' ')
-        cursor++;
-    mapping->name = cursor;
+    mapping->name = cursor + strspn(cursor, " ");
     return true;
 }
 
 /* "Rss: 132 kB" and "VmFlags: rd wr mr mw me ac nr sd". All other smaps fields are skipped. */
 static bool parse_field(const char *line, struct memscope_mapping *mapping) {
-    if (strncmp(line, "Rss:", 4) == 0) {
-        const char *cursor = line + 4;
-        uint64_t kib;
+    uint64_t kib;
 
-        while (*cursor == ' ')
-            cursor++;
-        if (!memscope_text_decimal(&cursor, &kib))
+    if (memscope_text_skip(&line, "Rss:")) {
+        line += strspn(line, " ");
+        if (!memscope_text_decimal(&line, &kib))
             return false;
         mapping->resident_bytes = kib * 1024;
-    } else if (strncmp(line, "VmFlags:", 8) == 0) {
-        mapping->noreserve = strstr(line + 8, " nr") != NULL && strstr(line + 8, " dp") == NULL;
+    } else if (memscope_text_skip(&line, "VmFlags:")) {
+        mapping->noreserve = strstr(line, " nr") != NULL && strstr(line, " dp") == NULL;
     }
     return true;
 }
@@ -142,18 +132,11 @@ enum memscope_status memscope_mappings_read_file(const char *path, const struct 
     return status == MEMSCOPE_OK ? lines.status : status;
 }
 
-enum memscope_status memscope_mappings_read(const struct memscope_mappings_memory *memory,
+enum memscope_status memscope_mappings_read(bool smaps, const struct memscope_mappings_memory *memory,
                                             struct memscope_mappings *mappings) {
     char path[MEMSCOPE_PROC_PATH];
 
-    return memscope_mappings_read_file(memscope_path_in_proc(path, "maps"), memory, mappings);
-}
-
-enum memscope_status memscope_mappings_read_smaps(const struct memscope_mappings_memory *memory,
-                                                  struct memscope_mappings *mappings) {
-    char path[MEMSCOPE_PROC_PATH];
-
-    return memscope_mappings_read_file(memscope_path_in_proc(path, "smaps"), memory, mappings);
+    return memscope_mappings_read_file(memscope_path_in_proc(path, smaps ? "smaps" : "maps"), memory, mappings);
 }
 
 const struct memscope_mapping *memscope_mappings_find(const struct memscope_mappings *mappings, uintptr_t address) {

@@ -36,15 +36,12 @@ struct memscope_mappings_memory {
 enum memscope_status memscope_mappings_read_file(const char *path, const struct memscope_mappings_memory *memory,
                                                  struct memscope_mappings *mappings);
 
-/* Reads /proc/self/maps: a few µs per 50 mappings, without a page table walk. No GVL, no allocation. */
-enum memscope_status memscope_mappings_read(const struct memscope_mappings_memory *memory,
-                                            struct memscope_mappings *mappings);
-
 /*
- * Reads /proc/self/smaps, for which the kernel walks the page tables under the mmap lock: 3 to 30 ms per resident GB.
+ * Reads /proc/self/maps: a few µs per 50 mappings, without a page table walk. No GVL, no allocation. Or
+ * /proc/self/smaps, for which the kernel walks the page tables under the mmap lock: 3 to 30 ms per resident GB.
  */
-enum memscope_status memscope_mappings_read_smaps(const struct memscope_mappings_memory *memory,
-                                                  struct memscope_mappings *mappings);
+enum memscope_status memscope_mappings_read(bool smaps, const struct memscope_mappings_memory *memory,
+                                            struct memscope_mappings *mappings);
 
 /* The mapping that holds address, or NULL. Logarithmic. */
 const struct memscope_mapping *memscope_mappings_find(const struct memscope_mappings *mappings, uintptr_t address);

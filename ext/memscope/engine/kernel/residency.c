@@ -256,7 +256,7 @@ static bool has_mapping_beyond(const struct memscope_mappings *mappings, uintptr
 static enum memscope_status list_anew(struct memscope_mappings *mappings, const struct memscope_mappings_memory *memory,
                                       struct memscope_residency *residency) {
     residency->relisted = true;
-    return memscope_mappings_read_smaps(memory, mappings);
+    return memscope_mappings_read(true, memory, mappings);
 }
 
 static enum memscope_status read_pagemap(int descriptor, struct memscope_mappings *mappings,

@@ -146,7 +146,7 @@ static enum memscope_status scan_heaps(struct resident_scan *scan, struct memsco
     struct memscope_mappings_memory lists = {&scan->list, &scan->names};
     enum memscope_status status;
 
-    if ((status = memscope_mappings_read(&lists, &scan->mappings)) != MEMSCOPE_OK ||
+    if ((status = memscope_mappings_read(false, &lists, &scan->mappings)) != MEMSCOPE_OK ||
         (status = memscope_residency_read(&scan->mappings, &lists, &scan->residency)) != MEMSCOPE_OK)
         return status;
     if (scan->residency.range_count == 0)

@@ -76,12 +76,8 @@ static uintptr_t slab_at(const struct memscope_slab_class *slab_class, uintptr_t
 static void count_large(struct memscope_malloc_blocks *blocks, const struct memscope_malloc_region *region,
                         uintptr_t address, size_t bytes, uintptr_t page) {
     uintptr_t start = address & -page, end = start + bytes + (address % page != 0 ? page : 0);
-    struct memscope_returned run = {0};
 
-    memscope_returned_add(blocks, &run, start, end < region->end ? end : region->end, true);
-    blocks->doomed_runs.count++;
-    blocks->doomed_runs.bytes += run.most;
-    blocks->doomed_private_bytes += run.private_most;
+    memscope_returned_add(blocks, &blocks->doomed_runs, start, end < region->end ? end : region->end, true);
 }
 
 void memscope_jemalloc_block_count(struct memscope_malloc_blocks *blocks, const struct memscope_malloc_region *region,
@@ -229,8 +225,7 @@ enum memscope_status memscope_jemalloc_blocks_returned(struct memscope_malloc_bl
 
     if (blocks->batch_query.length == 0)
         return MEMSCOPE_UNSUPPORTED;
-    returned->by_trim = (struct memscope_returned){blocks->doomed_runs.bytes, blocks->doomed_runs.bytes,
-                                                   blocks->doomed_private_bytes, blocks->doomed_private_bytes};
+    returned->by_trim = blocks->doomed_runs;
     add_slabs(&forecast);
     if (forecast.unanswered)
         return MEMSCOPE_MALFORMED;

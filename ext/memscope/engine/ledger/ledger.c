@@ -7,6 +7,10 @@ const struct memscope_row_definition memscope_row_definitions[MEMSCOPE_ROW_COUNT
 #include "ledger/ledger_rows.def"
 };
 
+_Static_assert(MEMSCOPE_ROW_arenas_unwalked - MEMSCOPE_ROW_arenas ==
+                   MEMSCOPE_ROW_main_heap_unwalked - MEMSCOPE_ROW_main_heap,
+               "arenas has the rows of main_heap");
+
 /* Of the row and the rows below it. */
 static int64_t sum_of(const int64_t *bytes, enum memscope_row row) {
     int64_t sum = bytes[row];
@@ -25,18 +29,15 @@ uint64_t memscope_ledger_row_shared_bytes(const struct memscope_ledger *ledger, 
     return (uint64_t)sum_of((const int64_t *)ledger->shared_bytes, row);
 }
 
-typedef enum memscope_status (*read_list)(const struct memscope_mappings_memory *memory,
-                                          struct memscope_mappings *mappings);
-
 /*
  * Reads the list of mappings and, as soon after it as possible, jemalloc's counters. Then claims memory for the owners
  * whose places are known.
  */
-static enum memscope_status read_mappings_by(struct memscope_ledger_scan *scan, read_list read) {
+static enum memscope_status read_mappings_in(struct memscope_ledger_scan *scan, bool smaps) {
     struct memscope_ledger *ledger = scan->ledger;
-    enum memscope_status status = read(&scan->lists, &ledger->mappings);
+    enum memscope_status status = memscope_mappings_read(smaps, &scan->lists, &ledger->mappings);
 
-    ledger->jemalloc_status = scan->request->malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC
+    ledger->jemalloc_status = scan->request->malloc == MEMSCOPE_ALLOCATOR_JEMALLOC
                                   ? memscope_jemalloc_read_stats(&ledger->jemalloc)
                                   : MEMSCOPE_UNSUPPORTED;
     if (status != MEMSCOPE_OK)
@@ -44,7 +45,7 @@ static enum memscope_status read_mappings_by(struct memscope_ledger_scan *scan, 
     ledger->stacks = (struct memscope_stack_counts){0};
     ledger->ruby = (struct memscope_ruby_regions){0};
     ledger->glibc = (struct memscope_glibc_regions){0};
-    memscope_claims_open(&scan->claims, &ledger->claims, &ledger->work);
+    memscope_claims_open(&ledger->claims, &ledger->claim_memory, &ledger->work);
     memscope_ledger_claim_known(scan);
     return MEMSCOPE_OK;
 }
@@ -55,30 +56,28 @@ static enum memscope_status read_mappings_by(struct memscope_ledger_scan *scan, 
  * Tries each way twice, since another thread may have mapped memory between the list and the counters.
  */
 static enum memscope_status read_mappings(struct memscope_ledger_scan *scan) {
-    static const read_list attempts[] = {memscope_mappings_read, memscope_mappings_read, memscope_mappings_read_smaps,
-                                         memscope_mappings_read_smaps};
     struct memscope_ledger *ledger = scan->ledger;
     size_t list_used = ledger->work.used, names_used = ledger->list.used;
 
-    for (size_t attempt = 0;; attempt++) {
-        bool last = attempt == sizeof attempts / sizeof attempts[0] - 1;
+    for (int attempt = 1;; attempt++) {
+        bool smaps = attempt > 2, beside;
         enum memscope_status status;
 
         ledger->work.used = list_used;
         ledger->list.used = names_used;
-        ledger->claims.used = 0;
-        status = read_mappings_by(scan, attempts[attempt]);
+        ledger->claim_memory.used = 0;
+        status = read_mappings_in(scan, smaps);
         if (status != MEMSCOPE_OK || ledger->jemalloc_status != MEMSCOPE_OK)
             return status;
-        if (attempts[attempt] == memscope_mappings_read && memscope_ledger_mark_jemalloc_by_exclusion(scan))
+        if (!smaps && memscope_ledger_mark_jemalloc_by_exclusion(scan))
             return MEMSCOPE_OK;
-        if (memscope_ledger_claim_beside_jemalloc(scan) && attempts[attempt] == memscope_mappings_read &&
-            memscope_ledger_mark_jemalloc_by_exclusion(scan))
+        beside = memscope_ledger_claim_beside_jemalloc(scan);
+        if (!smaps && beside && memscope_ledger_mark_jemalloc_by_exclusion(scan))
             return MEMSCOPE_OK;
-        if (attempts[attempt] == memscope_mappings_read)
+        if (!smaps)
             continue;
         memscope_ledger_mark_jemalloc_by_noreserve(scan);
-        if (last || ledger->jemalloc_space_bytes == memscope_ledger_jemalloc_expected(ledger))
+        if (attempt == 4 || ledger->jemalloc_space_bytes == memscope_ledger_jemalloc_expected(ledger))
             return MEMSCOPE_OK;
     }
 }
@@ -94,7 +93,7 @@ static enum memscope_status list_what_was_mapped_since(struct memscope_ledger_sc
 
     if (ledger->jemalloc_status == MEMSCOPE_OK || memscope_residency_is_listed(&ledger->residency, &ledger->mappings))
         return MEMSCOPE_OK;
-    status = memscope_mappings_read(&scan->lists, &ledger->mappings);
+    status = memscope_mappings_read(false, &scan->lists, &ledger->mappings);
     if (status == MEMSCOPE_OK)
         memscope_ledger_claim_known(scan);
     return status;
@@ -118,15 +117,13 @@ static enum memscope_status attribute(struct memscope_ledger_scan *scan) {
         !memscope_ledger_mark_jemalloc_by_exclusion(scan))
         memscope_ledger_mark_jemalloc_by_noreserve(scan);
     memscope_ledger_claim_found(scan);
-    ledger->claim_list = scan->claims.list;
-    ledger->claim_count = scan->claims.settled;
-    if (!scan->claims.exhausted)
+    if (!ledger->claims.exhausted)
         memscope_ledger_sweep(scan);
-    if (scan->claims.exhausted)
+    if (ledger->claims.exhausted)
         return MEMSCOPE_NO_MEMORY;
     if (ledger->jemalloc_status == MEMSCOPE_OK)
         memscope_ledger_split_jemalloc(ledger);
-    if (scan->request->deep && scan->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC &&
+    if (scan->request->deep && scan->request->malloc == MEMSCOPE_ALLOCATOR_GLIBC &&
         ledger->own_memory_status == MEMSCOPE_OK && ledger->residency.range_count > 0)
         memscope_ledger_split_glibc(scan);
     return MEMSCOPE_OK;
@@ -137,7 +134,7 @@ enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *
     struct memscope_ledger_scan scan = {.request = request,
                                         .ledger = ledger,
                                         .lists = {&ledger->work, &ledger->list},
-                                        .search = {&ledger->mappings, NULL, &scan.memory, &scan.claims}};
+                                        .search = {&ledger->mappings, NULL, &scan.memory, &ledger->claims}};
     enum memscope_status status;
 
     memset(ledger, 0, sizeof *ledger);
@@ -145,7 +142,7 @@ enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *
     memscope_statm_read(&ledger->statm_before); /* the first call maps memory, which must be in the list of mappings */
     if ((status = memscope_scratch_open(&ledger->work)) != MEMSCOPE_OK ||
         (status = memscope_scratch_open(&ledger->list)) != MEMSCOPE_OK ||
-        (status = memscope_scratch_open(&ledger->claims)) != MEMSCOPE_OK)
+        (status = memscope_scratch_open(&ledger->claim_memory)) != MEMSCOPE_OK)
         return status;
     ledger->own_memory_status = memscope_own_memory_open(&scan.memory);
     ledger->own_memory_refusal = scan.memory.refusal;
@@ -155,10 +152,10 @@ enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *
     if (status == MEMSCOPE_OK)
         status = attribute(&scan);
     memscope_own_memory_close(&scan.memory);
-    ledger->scratch_bytes = ledger->work.used + ledger->list.used + ledger->claims.used;
+    ledger->scratch_bytes = ledger->work.used + ledger->list.used + ledger->claim_memory.used;
     return status;
 }
 
 void memscope_ledger_close(struct memscope_ledger *ledger) {
-    memscope_scratches_close(&ledger->work, &ledger->list, &ledger->claims);
+    memscope_scratches_close(&ledger->work, &ledger->list, &ledger->claim_memory);
 }

@@ -19,17 +19,11 @@
 #include "ledger/images.h"
 #include "ledger/ruby_regions.h"
 #include "ledger/stacks.h"
+#include "malloc/allocator.h"
 #include "malloc/jemalloc.h"
 
-/* The allocator that the rows under malloc describe, which the caller takes from allocator.h, with the proof. */
-enum memscope_ledger_malloc {
-    MEMSCOPE_LEDGER_MALLOC_OTHER,
-    MEMSCOPE_LEDGER_MALLOC_GLIBC,
-    MEMSCOPE_LEDGER_MALLOC_JEMALLOC,
-};
-
 struct memscope_ledger_request {
-    enum memscope_ledger_malloc malloc;
+    enum memscope_allocator_name malloc; /* the proven one, which the rows under malloc describe: glibc's, jemalloc's */
     const struct memscope_ruby_layout *ruby;
     const struct memscope_images *images; /* read by the caller, while it prevents forks */
     bool deep;                            /* walks glibc's chunks: 0.15 to 0.3 µs each */
@@ -53,10 +47,8 @@ struct memscope_ledger {
     struct memscope_mappings mappings;
     struct memscope_ledger_owner *owners; /* sorted by the mapping's address */
     size_t owner_count;
-    const struct memscope_claim
-        *claim_list; /* sorted and disjoint, without memory that the kernel names, such as [heap] */
-    size_t claim_count;
-    uint64_t unmapped_bytes; /* resident outside every listed mapping, because mapped after the list was read */
+    struct memscope_claims claims; /* settled, without memory that the kernel names, such as [heap] */
+    uint64_t unmapped_bytes;       /* resident outside every listed mapping, because mapped after the list was read */
 
     struct memscope_statm statm_before, statm_after; /* right before and right after the scan */
     enum memscope_status statm_status;
@@ -83,7 +75,7 @@ struct memscope_ledger {
     uint64_t beside_bytes; /* resident in these heaps and in mmapped chunks of that malloc, all of them unattributed */
 
     size_t scratch_bytes;
-    struct memscope_scratch work, list, claims; /* closed by memscope_ledger_close */
+    struct memscope_scratch work, list, claim_memory; /* closed by memscope_ledger_close */
 };
 
 /*

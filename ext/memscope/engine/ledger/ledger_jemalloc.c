@@ -23,19 +23,24 @@ static uint64_t size(const struct memscope_claims *claims, const struct memscope
     return bytes;
 }
 
-/* Marks the unclaimed data mappings of at least this size, which is above 0, and returns their address space. */
-static uint64_t mark_unclaimed(struct memscope_ledger_scan *scan, uint64_t smallest) {
-    const struct memscope_mappings *mappings = &scan->ledger->mappings;
-    uint64_t bytes = 0;
+/*
+ * Marks the unclaimed data mappings of at least this size, which is above 0, all of them or those with MAP_NORESERVE.
+ * Sets jemalloc_space_bytes to their address space, and returns true if that is as expected.
+ */
+static bool mark_unclaimed(struct memscope_ledger_scan *scan, uint64_t smallest, bool noreserve) {
+    struct memscope_ledger *ledger = scan->ledger;
 
-    for (size_t index = 0; index < mappings->count; index++) {
-        struct memscope_mapping *mapping = &mappings->list[index];
-        uint64_t unclaimed = memscope_mapping_is_data(mapping) ? size(&scan->claims, mapping) : 0;
+    ledger->jemalloc_space_bytes = 0;
+    ledger->ambiguous_mappings = 0;
+    for (size_t index = 0; index < ledger->mappings.count; index++) {
+        struct memscope_mapping *mapping = &ledger->mappings.list[index];
+        bool may_be = memscope_mapping_is_data(mapping) && (mapping->noreserve || !noreserve);
+        uint64_t unclaimed = may_be ? size(&scan->ledger->claims, mapping) : 0;
 
         mapping->of_jemalloc = unclaimed >= smallest;
-        bytes += mapping->of_jemalloc ? unclaimed : 0;
+        ledger->jemalloc_space_bytes += mapping->of_jemalloc ? unclaimed : 0;
     }
-    return bytes;
+    return ledger->jemalloc_space_bytes == memscope_ledger_jemalloc_expected(ledger);
 }
 
 /* Unmarks the marked mappings of `smallest` to `largest` bytes, and returns their number. */
@@ -46,7 +51,8 @@ static size_t unmark(struct memscope_ledger_scan *scan, uint64_t smallest, uint6
     for (size_t index = 0; index < mappings->count; index++) {
         struct memscope_mapping *mapping = &mappings->list[index];
 
-        if (!mapping->of_jemalloc || size(&scan->claims, mapping) < smallest || size(&scan->claims, mapping) > largest)
+        if (!mapping->of_jemalloc || size(&scan->ledger->claims, mapping) < smallest ||
+            size(&scan->ledger->claims, mapping) > largest)
             continue;
         mapping->of_jemalloc = false;
         count++;
@@ -55,15 +61,7 @@ static size_t unmark(struct memscope_ledger_scan *scan, uint64_t smallest, uint6
 }
 
 bool memscope_ledger_mark_jemalloc_by_exclusion(struct memscope_ledger_scan *scan) {
-    struct memscope_ledger *ledger = scan->ledger;
-    uint64_t expected = memscope_ledger_jemalloc_expected(ledger);
-
-    ledger->ambiguous_mappings = 0;
-    ledger->jemalloc_space_bytes = expected;
-    if (mark_unclaimed(scan, 1) == expected)
-        return true;
-    ledger->jemalloc_space_bytes = mark_unclaimed(scan, MIN_MAPPING_BYTES);
-    if (ledger->jemalloc_space_bytes == expected)
+    if (mark_unclaimed(scan, 1, false) || mark_unclaimed(scan, MIN_MAPPING_BYTES, false))
         return true;
     unmark(scan, 0, UINT64_MAX);
     return false;
@@ -74,7 +72,7 @@ static size_t count_of_size(const struct memscope_ledger_scan *scan, uint64_t by
     size_t count = 0;
 
     for (size_t index = 0; index < mappings->count; index++)
-        count += mappings->list[index].of_jemalloc && size(&scan->claims, &mappings->list[index]) == bytes;
+        count += mappings->list[index].of_jemalloc && size(&scan->ledger->claims, &mappings->list[index]) == bytes;
     return count;
 }
 
@@ -88,15 +86,7 @@ void memscope_ledger_mark_jemalloc_by_noreserve(struct memscope_ledger_scan *sca
     struct memscope_ledger *ledger = scan->ledger;
     uint64_t expected = memscope_ledger_jemalloc_expected(ledger), foreign;
 
-    ledger->jemalloc_space_bytes = 0;
-    ledger->ambiguous_mappings = 0;
-    for (size_t index = 0; index < ledger->mappings.count; index++) {
-        struct memscope_mapping *mapping = &ledger->mappings.list[index];
-        uint64_t unclaimed = memscope_mapping_is_data(mapping) && mapping->noreserve ? size(&scan->claims, mapping) : 0;
-
-        mapping->of_jemalloc = unclaimed > 0;
-        ledger->jemalloc_space_bytes += unclaimed;
-    }
+    mark_unclaimed(scan, 1, true);
     if (ledger->jemalloc_space_bytes <= expected)
         return;
     foreign = ledger->jemalloc_space_bytes - expected;

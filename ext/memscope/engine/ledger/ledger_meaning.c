@@ -15,7 +15,7 @@ bool memscope_ledger_row_applies(const struct memscope_ledger *ledger, enum mems
     case MEMSCOPE_ROWS_OF_UNLISTED_HEAP:
         return request->ruby->heap_page_count == 0;
     case MEMSCOPE_ROWS_OF_GLIBC:
-        return request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
+        return request->malloc == MEMSCOPE_ALLOCATOR_GLIBC;
     case MEMSCOPE_ROWS_OF_TRANSIENT_HEAP:
         return request->ruby->transient_heap_bytes > 0;
     case MEMSCOPE_ROWS_OF_SHAPE_TABLES:
@@ -37,23 +37,19 @@ bool memscope_ledger_row_shares_known(const struct memscope_ledger *ledger, enum
 
 const struct memscope_chunk_sum *memscope_ledger_row_chunks(const struct memscope_ledger *ledger,
                                                             enum memscope_row row) {
-    bool main_heap = memscope_row_definitions[row].parent == MEMSCOPE_ROW_main_heap;
-    const struct memscope_chunk_totals *totals = main_heap ? &ledger->main_heap : &ledger->arenas;
+    enum memscope_row heap = memscope_row_definitions[row].parent;
+    const struct memscope_chunk_totals *totals = heap == MEMSCOPE_ROW_main_heap ? &ledger->main_heap : &ledger->arenas;
 
-    if (!ledger->walked_chunks)
+    if (!ledger->walked_chunks || (heap != MEMSCOPE_ROW_main_heap && heap != MEMSCOPE_ROW_arenas))
         return NULL;
-    switch (row) {
+    switch ((int)row - (int)heap + MEMSCOPE_ROW_main_heap) { /* both have the same rows */
     case MEMSCOPE_ROW_main_heap_in_use:
-    case MEMSCOPE_ROW_arenas_in_use:
         return &totals->in_use;
     case MEMSCOPE_ROW_main_heap_free:
-    case MEMSCOPE_ROW_arenas_free:
         return &totals->free;
     case MEMSCOPE_ROW_main_heap_thread_caches:
-    case MEMSCOPE_ROW_arenas_thread_caches:
         return &totals->cached;
     case MEMSCOPE_ROW_main_heap_top:
-    case MEMSCOPE_ROW_arenas_top:
         return &totals->top;
     default:
         return NULL;

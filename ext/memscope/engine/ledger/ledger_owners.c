@@ -22,7 +22,7 @@ static void claim_own_memory(const struct memscope_own_memory *memory, struct me
 void memscope_ledger_claim_known(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
     const struct memscope_ruby_layout *ruby = scan->request->ruby;
-    struct memscope_claims *claims = &scan->claims;
+    struct memscope_claims *claims = &scan->ledger->claims;
     bool readable = ledger->own_memory_status == MEMSCOPE_OK;
 
     claim_own_memory(&scan->memory, claims);
@@ -50,7 +50,7 @@ bool memscope_ledger_claim_beside_jemalloc(struct memscope_ledger_scan *scan) {
     if (ledger->own_memory_status != MEMSCOPE_OK)
         return false;
     memscope_glibc_claim_arenas(&scan->search, MEMSCOPE_ROW_unattributed, &ledger->glibc);
-    memscope_claims_settle(&scan->claims);
+    memscope_claims_settle(&scan->ledger->claims);
     return ledger->glibc.arena_heap_count > 0;
 }
 
@@ -59,8 +59,8 @@ void memscope_ledger_claim_found(struct memscope_ledger_scan *scan) {
     const struct memscope_ruby_layout *ruby = scan->request->ruby;
     const struct memscope_images *images = scan->request->images;
     const struct memscope_search *search = &scan->search;
-    struct memscope_claims *claims = &scan->claims;
-    bool glibc = scan->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
+    struct memscope_claims *claims = &scan->ledger->claims;
+    bool glibc = scan->request->malloc == MEMSCOPE_ALLOCATOR_GLIBC;
 
     scan->search.residency = &ledger->residency;
     if (ledger->own_memory_status != MEMSCOPE_OK)
@@ -102,7 +102,7 @@ enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_sca
         return MEMSCOPE_ROW_malloc;
     if (strcmp(mapping->name, "[stack]") == 0)
         return MEMSCOPE_ROW_main;
-    if (memscope_mapping_is_program_break(mapping) && scan->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC)
+    if (memscope_mapping_is_program_break(mapping) && scan->request->malloc == MEMSCOPE_ALLOCATOR_GLIBC)
         return MEMSCOPE_ROW_main_heap;
     if (starts_with(mapping->name, "[v"))
         return MEMSCOPE_ROW_others; /* [vdso], [vvar], [vsyscall] */

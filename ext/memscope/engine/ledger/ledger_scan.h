@@ -15,8 +15,7 @@ struct memscope_ledger_scan {
     struct memscope_ledger *ledger;
     struct memscope_mappings_memory lists;
     struct memscope_own_memory memory;
-    struct memscope_claims claims;
-    struct memscope_search search; /* of the fields above, and of the residency as soon as it is read */
+    struct memscope_search search; /* of the memory and the ledger, with its residency as soon as that is read */
     size_t first_owner;            /* index in ledger->owners of the first owner in the mapping being swept */
 };
 

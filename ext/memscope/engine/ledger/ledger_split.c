@@ -1,6 +1,7 @@
 #include "ledger/glibc_pieces.h"
 #include "ledger/ledger_scan.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #define WALKS 4 /* while threads allocate all the time, one walk in a hundred stops */
@@ -32,25 +33,23 @@ void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
     bytes[rest < 0 ? MEMSCOPE_ROW_not_resident : MEMSCOPE_ROW_retained_resident] = rest;
 }
 
-/* A glibc row, and the rows under it. */
-struct chunk_rows {
-    enum memscope_row all, in_use, free, thread_caches, top, unwalked;
-};
-
 static void move(uint64_t bytes, int64_t *from, int64_t *to) {
     *to = (int64_t)bytes < *from ? (int64_t)bytes : *from;
     *from -= *to;
 }
 
-/* Bytes without a chunk go to the unwalked row: the walk had to stop, or chunks were made or freed during it. */
-static void split_by_chunks(int64_t *bytes, struct chunk_rows rows, const struct memscope_chunk_totals *chunks) {
-    int64_t *rest = &bytes[rows.all];
+/*
+ * Splits a row whose sub-rows are in the order of main_heap's. Bytes without a chunk go to the unwalked row: the walk
+ * had to stop, or chunks were made or freed during it.
+ */
+static void split_by_chunks(int64_t *bytes, enum memscope_row row, const struct memscope_chunk_totals *chunks) {
+    int64_t *rest = &bytes[row], *rows = bytes + (row - MEMSCOPE_ROW_main_heap);
 
-    move(chunks->in_use.resident_bytes + chunks->arena.resident_bytes, rest, &bytes[rows.in_use]);
-    move(chunks->free.resident_bytes, rest, &bytes[rows.free]);
-    move(chunks->cached.resident_bytes, rest, &bytes[rows.thread_caches]);
-    move(chunks->top.resident_bytes, rest, &bytes[rows.top]);
-    move((uint64_t)*rest, rest, &bytes[rows.unwalked]);
+    move(chunks->in_use.resident_bytes + chunks->arena.resident_bytes, rest, &rows[MEMSCOPE_ROW_main_heap_in_use]);
+    move(chunks->free.resident_bytes, rest, &rows[MEMSCOPE_ROW_main_heap_free]);
+    move(chunks->cached.resident_bytes, rest, &rows[MEMSCOPE_ROW_main_heap_thread_caches]);
+    move(chunks->top.resident_bytes, rest, &rows[MEMSCOPE_ROW_main_heap_top]);
+    move((uint64_t)*rest, rest, &rows[MEMSCOPE_ROW_main_heap_unwalked]);
 }
 
 /* Passes the walk the obstacles to malloc_trim, and the pages that other processes map too. */
@@ -85,8 +84,8 @@ static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct mems
                              struct memscope_chunk_totals *totals) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), walked = 0;
 
-    for (size_t index = 0; index < ledger->claim_count; index++) {
-        const struct memscope_claim *claim = &ledger->claim_list[index];
+    for (size_t index = 0; index < ledger->claims.settled; index++) {
+        const struct memscope_claim *claim = &ledger->claims.list[index];
 
         if (claim->row != MEMSCOPE_ROW_main_heap || claim->start < walked)
             continue;
@@ -97,9 +96,9 @@ static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct mems
 
 static void walk_arenas(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
                         struct memscope_chunk_totals *totals) {
-    for (size_t index = 0; index < ledger->claim_count; index++)
-        if (ledger->claim_list[index].row == MEMSCOPE_ROW_arenas)
-            memscope_chunk_walk_arena_heap(walk, ledger->claim_list[index].start, totals);
+    for (size_t index = 0; index < ledger->claims.settled; index++)
+        if (ledger->claims.list[index].row == MEMSCOPE_ROW_arenas)
+            memscope_chunk_walk_arena_heap(walk, ledger->claims.list[index].start, totals);
 }
 
 static void find_fast_chunks(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger) {
@@ -108,9 +107,9 @@ static void find_fast_chunks(struct memscope_chunk_walk *walk, const struct mems
     memscope_chunk_walk_begin(walk);
     if (main_top != 0)
         memscope_chunk_walk_add_fast_chunks(walk, main_top);
-    for (size_t index = 0; index < ledger->claim_count; index++)
-        if (ledger->claim_list[index].row == MEMSCOPE_ROW_arenas)
-            memscope_chunk_walk_add_arena_fast_chunks(walk, ledger->claim_list[index].start);
+    for (size_t index = 0; index < ledger->claims.settled; index++)
+        if (ledger->claims.list[index].row == MEMSCOPE_ROW_arenas)
+            memscope_chunk_walk_add_arena_fast_chunks(walk, ledger->claims.list[index].start);
     memscope_chunk_walk_sort_fast_chunks(walk);
 }
 
@@ -146,16 +145,8 @@ void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
     walk_live_chunks(&walk, ledger);
     if (ledger->trim_shared_status == MEMSCOPE_OK)
         ledger->trim_shared_status = memscope_sharing_close(&walk.sharing);
-    split_by_chunks(ledger->bytes,
-                    (struct chunk_rows){MEMSCOPE_ROW_main_heap, MEMSCOPE_ROW_main_heap_in_use,
-                                        MEMSCOPE_ROW_main_heap_free, MEMSCOPE_ROW_main_heap_thread_caches,
-                                        MEMSCOPE_ROW_main_heap_top, MEMSCOPE_ROW_main_heap_unwalked},
-                    &ledger->main_heap);
-    split_by_chunks(ledger->bytes,
-                    (struct chunk_rows){MEMSCOPE_ROW_arenas, MEMSCOPE_ROW_arenas_in_use, MEMSCOPE_ROW_arenas_free,
-                                        MEMSCOPE_ROW_arenas_thread_caches, MEMSCOPE_ROW_arenas_top,
-                                        MEMSCOPE_ROW_arenas_unwalked},
-                    &ledger->arenas);
+    split_by_chunks(ledger->bytes, MEMSCOPE_ROW_main_heap, &ledger->main_heap);
+    split_by_chunks(ledger->bytes, MEMSCOPE_ROW_arenas, &ledger->arenas);
     ledger->bytes[MEMSCOPE_ROW_mmapped_in_use] = ledger->bytes[MEMSCOPE_ROW_mmapped];
     ledger->bytes[MEMSCOPE_ROW_mmapped] = 0;
     ledger->walked_chunks = true;
@@ -165,22 +156,15 @@ void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
 
 /* Other threads run between the ledger's scan and the mark phase, so there may be more garbage than the row has. */
 void memscope_ledger_split_garbage(struct memscope_ledger *ledger, const uint64_t garbage[MEMSCOPE_ROW_COUNT]) {
-    static const struct {
-        enum memscope_row all, reachable, garbage;
-    } splits[] = {
-        {MEMSCOPE_ROW_live_slots, MEMSCOPE_ROW_live_slots_reachable, MEMSCOPE_ROW_live_slots_garbage},
-        {MEMSCOPE_ROW_main_heap_in_use, MEMSCOPE_ROW_main_heap_reachable, MEMSCOPE_ROW_main_heap_garbage},
-        {MEMSCOPE_ROW_arenas_in_use, MEMSCOPE_ROW_arenas_reachable, MEMSCOPE_ROW_arenas_garbage},
-        {MEMSCOPE_ROW_mmapped_in_use, MEMSCOPE_ROW_mmapped_reachable, MEMSCOPE_ROW_mmapped_garbage},
-        {MEMSCOPE_ROW_in_use, MEMSCOPE_ROW_in_use_reachable, MEMSCOPE_ROW_in_use_garbage},
-    };
+    for (int row = 0; row < MEMSCOPE_ROW_COUNT; row++) {
+        enum memscope_row all = memscope_row_definitions[row].parent;
 
-    for (size_t index = 0; index < sizeof splits / sizeof splits[0]; index++) {
-        int64_t *rest = &ledger->bytes[splits[index].all];
-
-        move(garbage[splits[index].all], rest, &ledger->bytes[splits[index].garbage]);
-        ledger->bytes[splits[index].reachable] = *rest;
-        *rest = 0;
+        if (memscope_row_definitions[row].kind != MEMSCOPE_ROWS_OF_MARKED ||
+            strcmp(memscope_row_definitions[row].id, "garbage") != 0)
+            continue;
+        move(garbage[all], &ledger->bytes[all], &ledger->bytes[row]);
+        ledger->bytes[row - 1] = ledger->bytes[all]; /* the row before it is that of the reachable bytes */
+        ledger->bytes[all] = 0;
     }
     ledger->marked = true;
 }

@@ -27,7 +27,7 @@ static void add_owner(struct memscope_ledger_scan *scan, enum memscope_row row, 
         ledger->owners[index].bytes += bytes;
         return;
     }
-    scan->claims.exhausted |= !memscope_scratch_add(&ledger->work, &ledger->owner_count, &owner, sizeof owner);
+    ledger->claims.exhausted |= !memscope_scratch_add(&ledger->work, &ledger->owner_count, &owner, sizeof owner);
 }
 
 static void add_bytes(struct memscope_ledger_scan *scan, enum memscope_row row, bool written,
@@ -108,7 +108,7 @@ static struct amount measure(struct sweep *sweep, uintptr_t start, uintptr_t end
 static void sweep_range(struct sweep *sweep, uintptr_t start, uintptr_t end) {
     struct memscope_ledger_scan *scan = sweep->scan;
     const struct memscope_mappings *mappings = &scan->ledger->mappings;
-    const struct memscope_claims *claims = &scan->claims;
+    const struct memscope_claims *claims = &scan->ledger->claims;
 
     while (start < end) {
         const struct memscope_mapping *mapping;
@@ -163,7 +163,7 @@ struct shares {
 
 static void share_claims(const struct memscope_ledger_scan *scan, const struct memscope_mapping *mapping,
                          struct shares *shares) {
-    const struct memscope_claims *claims = &scan->claims;
+    const struct memscope_claims *claims = &scan->ledger->claims;
     const struct memscope_ruby_layout *ruby = scan->request->ruby;
     uint64_t rest = mapping->end - mapping->start;
 

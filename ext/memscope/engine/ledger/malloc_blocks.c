@@ -43,45 +43,35 @@ static enum memscope_row in_use_row(uint32_t claimed) {
 }
 
 /* Adds the parts of a mapping that no owner has claimed. */
-static bool add_unclaimed(struct memscope_malloc_blocks *blocks, const struct memscope_mapping *mapping,
-                          size_t *claim) {
-    const struct memscope_ledger *ledger = blocks->ledger;
+static bool add_unclaimed(struct memscope_malloc_blocks *blocks, const struct memscope_mapping *mapping) {
     enum memscope_row row = mapping->of_jemalloc ? MEMSCOPE_ROW_in_use : MEMSCOPE_ROW_main_heap_in_use;
-    uintptr_t at = mapping->start;
+    uintptr_t cursor = mapping->start, start, end;
 
-    while (*claim < ledger->claim_count && ledger->claim_list[*claim].end <= at)
-        ++*claim;
-    for (size_t next = *claim; at < mapping->end; next++) {
-        bool claimed = next < ledger->claim_count && ledger->claim_list[next].start < mapping->end;
-        uintptr_t end = claimed ? ledger->claim_list[next].start : mapping->end;
-
-        if (end > at && !add_region(blocks, at, end, row))
+    while (memscope_claims_next_gap(&blocks->ledger->claims, &cursor, mapping->end, &start, &end))
+        if (!add_region(blocks, start, end, row))
             return false;
-        at = claimed ? ledger->claim_list[next].end : mapping->end;
-    }
     return true;
 }
 
 static bool is_main_heap(const struct memscope_ledger *ledger, const struct memscope_mapping *mapping) {
-    return ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC && memscope_mapping_is_program_break(mapping);
+    return ledger->request->malloc == MEMSCOPE_ALLOCATOR_GLIBC && memscope_mapping_is_program_break(mapping);
 }
 
 /* Adds, in address order, glibc's claims and the unclaimed parts of mappings that are wholly the allocator's. */
 static bool find_regions(struct memscope_malloc_blocks *blocks) {
     const struct memscope_ledger *ledger = blocks->ledger;
-    size_t claim = 0, gap_claim = 0;
+    const struct memscope_claim *claim = ledger->claims.list, *end = claim + ledger->claims.settled;
 
     for (size_t index = 0; index < ledger->mappings.count; index++) {
         const struct memscope_mapping *mapping = &ledger->mappings.list[index];
         bool whole = is_main_heap(ledger, mapping) || mapping->of_jemalloc;
 
-        if (whole && !add_unclaimed(blocks, mapping, &gap_claim))
+        if (whole && !add_unclaimed(blocks, mapping))
             return false;
-        for (; claim < ledger->claim_count && ledger->claim_list[claim].start < mapping->end; claim++) {
-            const struct memscope_claim *found = &ledger->claim_list[claim];
-            enum memscope_row row = in_use_row(found->row);
+        for (; claim < end && claim->start < mapping->end; claim++) {
+            enum memscope_row row = in_use_row(claim->row);
 
-            if (!whole && row != MEMSCOPE_ROW_COUNT && !add_region(blocks, found->start, found->end, row))
+            if (!whole && row != MEMSCOPE_ROW_COUNT && !add_region(blocks, claim->start, claim->end, row))
                 return false;
         }
     }
@@ -152,7 +142,7 @@ static bool take_marks(struct memscope_malloc_blocks *blocks) {
     if (units == 0)
         return true;
     blocks->seen = memscope_scratch_take(&blocks->seen_memory, words * sizeof *blocks->seen);
-    if (blocks->ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC) {
+    if (blocks->ledger->request->malloc == MEMSCOPE_ALLOCATOR_GLIBC) {
         blocks->doomed = memscope_scratch_take(&blocks->marks, words * sizeof *blocks->doomed);
         return blocks->seen != NULL && blocks->doomed != NULL;
     }
@@ -163,13 +153,13 @@ static bool take_marks(struct memscope_malloc_blocks *blocks) {
 
 enum memscope_status memscope_malloc_blocks_open(struct memscope_malloc_blocks *blocks,
                                                  struct memscope_ledger *ledger) {
-    enum memscope_ledger_malloc allocator = ledger->request->malloc;
+    enum memscope_allocator_name allocator = ledger->request->malloc;
     enum memscope_status status;
 
     memset(blocks, 0, sizeof *blocks);
     blocks->ledger = ledger;
-    blocks->unit_bytes = allocator == MEMSCOPE_LEDGER_MALLOC_GLIBC ? GLIBC_UNIT : JEMALLOC_UNIT;
-    if (allocator == MEMSCOPE_LEDGER_MALLOC_OTHER)
+    blocks->unit_bytes = allocator == MEMSCOPE_ALLOCATOR_GLIBC ? GLIBC_UNIT : JEMALLOC_UNIT;
+    if (allocator != MEMSCOPE_ALLOCATOR_GLIBC && allocator != MEMSCOPE_ALLOCATOR_JEMALLOC)
         return MEMSCOPE_UNSUPPORTED;
     if (ledger->residency.range_count == 0)
         return ledger->residency.refusal == MEMSCOPE_OK ? MEMSCOPE_UNSUPPORTED : ledger->residency.refusal;
@@ -177,7 +167,7 @@ enum memscope_status memscope_malloc_blocks_open(struct memscope_malloc_blocks *
         (status = memscope_scratch_open(&blocks->marks)) != MEMSCOPE_OK ||
         (status = memscope_scratch_open(&blocks->seen_memory)) != MEMSCOPE_OK)
         return status;
-    if (allocator == MEMSCOPE_LEDGER_MALLOC_JEMALLOC && !memscope_jemalloc_blocks_open(blocks))
+    if (allocator == MEMSCOPE_ALLOCATOR_JEMALLOC && !memscope_jemalloc_blocks_open(blocks))
         return MEMSCOPE_UNSUPPORTED;
     blocks->regions = memscope_scratch_take(&blocks->list, 0);
     if (blocks->regions == NULL || !find_regions(blocks) || !take_marks(blocks))
@@ -189,7 +179,7 @@ enum memscope_status memscope_malloc_blocks_open(struct memscope_malloc_blocks *
 void memscope_malloc_blocks_inherit(struct memscope_malloc_blocks *blocks, struct memscope_ledger *ledger,
                                     int inherited) {
     struct memscope_scratch *const scratches[] = {&blocks->list, &blocks->marks, &blocks->seen_memory,
-                                                  &ledger->work, &ledger->list,  &ledger->claims};
+                                                  &ledger->work, &ledger->list,  &ledger->claim_memory};
 
     for (size_t index = 0; index < sizeof scratches / sizeof scratches[0]; index++)
         memscope_scratch_inherit(scratches[index], inherited);
@@ -213,7 +203,7 @@ static uint64_t bytes_of_row(const struct memscope_malloc_blocks *blocks, const 
 
 size_t memscope_malloc_blocks_add(struct memscope_malloc_blocks *blocks, uintptr_t address, bool garbage) {
     const struct memscope_malloc_region *region = memscope_malloc_region_at(blocks, address);
-    bool glibc = blocks->ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
+    bool glibc = blocks->ledger->request->malloc == MEMSCOPE_ALLOCATOR_GLIBC;
     size_t bytes, unit;
 
     if (region == NULL || address % blocks->unit_bytes != 0)
@@ -261,7 +251,7 @@ void memscope_resident_bytes(const struct memscope_malloc_blocks *blocks, uintpt
 enum memscope_status memscope_malloc_blocks_returned(struct memscope_malloc_blocks *blocks,
                                                      struct memscope_blocks_returned *returned) {
     memset(returned, 0, sizeof *returned);
-    if (blocks->ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC)
+    if (blocks->ledger->request->malloc == MEMSCOPE_ALLOCATOR_GLIBC)
         return memscope_glibc_blocks_returned(blocks, returned);
     return memscope_jemalloc_blocks_returned(blocks, returned);
 }

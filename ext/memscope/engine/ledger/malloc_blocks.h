@@ -29,9 +29,10 @@ struct memscope_slab {
     uint8_t slab_class;
 };
 
-struct memscope_block_sum {
-    uint64_t count;
-    uint64_t bytes;
+/* Resident bytes, between a proven lower bound and an upper bound. */
+struct memscope_returned {
+    uint64_t least, most;
+    uint64_t private_least, private_most; /* on pages that no other process maps */
 };
 
 struct memscope_malloc_blocks {
@@ -47,8 +48,7 @@ struct memscope_malloc_blocks {
     struct memscope_slab_class classes[MEMSCOPE_SLAB_CLASSES];
     size_t class_count;
     struct memscope_mib batch_query;             /* the fill of a slab, length 0 if this jemalloc cannot report it */
-    struct memscope_block_sum doomed_runs;       /* jemalloc: resident bytes of the extents of large garbage */
-    uint64_t doomed_private_bytes;               /* the part of doomed_runs.bytes that no other process maps */
+    struct memscope_returned doomed_runs;        /* jemalloc: the extents of large garbage */
     struct memscope_residency private_residency; /* resident pages that no other process maps */
     enum memscope_status private_status;
     struct memscope_scratch list, marks, seen_memory;
@@ -76,12 +76,6 @@ size_t memscope_malloc_blocks_add(struct memscope_malloc_blocks *blocks, uintptr
 
 /* Returns true if the address is in memory that the ledger has proven to be the allocator's. */
 bool memscope_malloc_blocks_prove(struct memscope_malloc_blocks *blocks, uintptr_t address);
-
-/* Resident bytes, between a proven lower bound and an upper bound. */
-struct memscope_returned {
-    uint64_t least, most;
-    uint64_t private_least, private_most; /* on pages that no other process maps */
-};
 
 /* Sets both bounds to the resident bytes of [start, end), which is page-aligned. */
 void memscope_resident_bytes(const struct memscope_malloc_blocks *blocks, uintptr_t start, uintptr_t end,
