@@ -21,11 +21,10 @@ VALUE memscope_text_value(struct memscope_text text) {
 }
 
 VALUE memscope_name_value(const struct memscope_names *names, uint64_t number) {
-    size_t length;
-    const char *name = memscope_names_get(names, (uint32_t)number, &length);
+    struct memscope_text name = memscope_names_get(names, (uint32_t)number);
 
-    length = strnlen(name, length);
-    return length == 0 ? Qnil : rb_utf8_str_new(name, (long)length);
+    name.length = strnlen(name.start, name.length);
+    return name.length == 0 ? Qnil : rb_utf8_str_new(name.start, (long)name.length);
 }
 
 VALUE memscope_set_pairs(VALUE hash, const struct memscope_pair *pairs, size_t count) {

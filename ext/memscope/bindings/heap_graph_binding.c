@@ -147,11 +147,10 @@ static VALUE text(const char *start, size_t length) {
 
 /* The part of a name after its NUL, nil if empty. */
 static VALUE place(const struct memscope_names *names, uint64_t name) {
-    size_t length, own;
-    const char *start = memscope_names_get(names, (uint32_t)name, &length);
+    struct memscope_text whole = memscope_names_get(names, (uint32_t)name);
+    size_t own = strnlen(whole.start, whole.length);
 
-    own = strnlen(start, length);
-    return own == length ? Qnil : text(start + own + 1, length - own - 1);
+    return own == whole.length ? Qnil : text(whole.start + own + 1, whole.length - own - 1);
 }
 
 static VALUE thread_name(const struct memscope_thread_list *threads, uint32_t thread) {

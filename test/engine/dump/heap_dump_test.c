@@ -46,7 +46,7 @@ static size_t written(const char *into, const char *text, size_t length, char *b
     ssize_t count;
 
     EXPECT(file >= 0 && memscope_dump_output_open(&output, file));
-    memscope_dump_put_string(&output, text, length);
+    memscope_dump_put_string(&output, (struct memscope_text){text, length});
     EXPECT(memscope_dump_output_flush(&output));
     memscope_dump_output_close(&output);
     count = pread(file, back, capacity, 0);

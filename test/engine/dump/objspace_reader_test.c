@@ -69,10 +69,7 @@ static void read_text(struct reading *reading, const char *text, size_t length) 
 }
 
 static bool is_named(const struct reading *reading, uint32_t name, const char *expected) {
-    size_t length;
-    const char *text = memscope_names_get(&reading->reader.graph.names, name, &length);
-
-    return length == strlen(expected) && memcmp(text, expected, length) == 0;
+    return memscope_text_is(memscope_names_get(&reading->reader.graph.names, name), expected);
 }
 
 static bool has_edges(const struct reading *reading, uint32_t node, uint32_t count, const uint32_t *edges) {

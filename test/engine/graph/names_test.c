@@ -4,10 +4,7 @@
 #include <string.h>
 
 static void expect_name(const struct memscope_names *names, uint32_t number, const char *text) {
-    size_t length;
-    const char *got = memscope_names_get(names, number, &length);
-
-    EXPECT(length == strlen(text) && memcmp(got, text, length) == 0);
+    EXPECT(memscope_text_is(memscope_names_get(names, number), text));
 }
 
 static void test_keeps_each_once(void) {

@@ -43,22 +43,19 @@ static void expect_alike(const struct planted *planted, size_t index, const char
     snprintf(text, sizeof text, "%u retain %lu:", alike[index].count, (unsigned long)alike[index].retained);
     for (uint32_t at = 0; at < alike[index].step_count; at++) {
         const struct memscope_path_step *step = &alike[index].steps[at];
-        const char *name = graph->categories[0];
-        size_t length = strlen(name);
+        struct memscope_text name = memscope_text_of(graph->categories[0]), edge;
 
         if (at > 0)
             append(text, sizeof text, " →", SIZE_MAX >> 40);
         if (MEMSCOPE_EDGE_KIND(step->edge) != MEMSCOPE_EDGE_INTERNAL) {
-            size_t edge_length;
-            const char *edge = memscope_names_get(&graph->names, MEMSCOPE_EDGE_NUMBER(step->edge), &edge_length);
-
+            edge = memscope_names_get(&graph->names, MEMSCOPE_EDGE_NUMBER(step->edge));
             append(text, sizeof text, " ", 1);
-            append(text, sizeof text, edge, edge_length);
+            append(text, sizeof text, edge.start, edge.length);
         }
         if (step->node < graph->slot_count)
-            name = memscope_names_get(&graph->names, graph->node_class[step->node], &length);
+            name = memscope_names_get(&graph->names, graph->node_class[step->node]);
         append(text, sizeof text, " ", 1);
-        append(text, sizeof text, name, length);
+        append(text, sizeof text, name.start, name.length);
         if (step->times > 1)
             snprintf(text + strlen(text), sizeof text - strlen(text), " ×%u", step->times);
     }

@@ -11,10 +11,9 @@ static uint32_t *map_names(const struct memscope_names *from, struct memscope_na
     uint32_t *numbers = memscope_array_map(from->count, sizeof *numbers);
 
     for (uint32_t name = 1; numbers != NULL && name < from->count; name++) {
-        size_t length;
-        const char *text = memscope_names_get(from, name, &length);
+        struct memscope_text text = memscope_names_get(from, name);
 
-        numbers[name] = memscope_names_add(to, text, length);
+        numbers[name] = memscope_names_add(to, text.start, text.length);
         if (numbers[name] == 0) {
             memscope_array_unmap(numbers);
             numbers = NULL;

@@ -115,12 +115,12 @@ static void put_character(struct memscope_dump_output *output, const char *text,
     }
 }
 
-void memscope_dump_put_string(struct memscope_dump_output *output, const char *text, size_t length) {
+void memscope_dump_put_string(struct memscope_dump_output *output, struct memscope_text text) {
     memscope_dump_put(output, "\"", 1);
-    for (size_t index = 0; index < length;) {
-        size_t bytes = memscope_dump_utf8_length(text + index, length - index);
+    for (size_t index = 0; index < text.length;) {
+        size_t bytes = memscope_dump_utf8_length(text.start + index, text.length - index);
 
-        put_character(output, text + index, bytes);
+        put_character(output, text.start + index, bytes);
         index += bytes > 0 ? bytes : 1;
     }
     memscope_dump_put(output, "\"", 1);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/mapped_array.h"
+#include "base/text.h"
 
 struct memscope_dump_output {
     int file;
@@ -30,7 +31,7 @@ void memscope_dump_put_decimal(struct memscope_dump_output *output, uint64_t num
 void memscope_dump_put_hexadecimal(struct memscope_dump_output *output, uint64_t number);
 
 /* Puts a JSON string with its quotes. Bytes that are not valid UTF-8 become U+FFFD. */
-void memscope_dump_put_string(struct memscope_dump_output *output, const char *text, size_t length);
+void memscope_dump_put_string(struct memscope_dump_output *output, struct memscope_text text);
 
 /* The length in bytes of the character at text, of which `left` bytes may be read, or 0 if it is not valid UTF-8. */
 size_t memscope_dump_utf8_length(const char *text, size_t left);

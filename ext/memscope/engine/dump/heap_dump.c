@@ -69,10 +69,8 @@ const struct memscope_module_name *memscope_heap_dump_module(const struct memsco
 uint32_t memscope_heap_dump_compose(const struct memscope_heap_dump *dump, const char *before, uint32_t name,
                                     const char *after) {
     struct memscope_names *names = &dump->graph->names;
-    size_t length;
-    const char *middle = memscope_names_get(names, name, &length);
 
-    return memscope_names_add_composed(names, before, middle, length, after);
+    return memscope_names_add_composed(names, before, memscope_names_get(names, name), after);
 }
 
 uint32_t memscope_heap_dump_label(const struct memscope_heap_dump *dump, uint32_t node) {

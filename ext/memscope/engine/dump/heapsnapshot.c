@@ -14,6 +14,7 @@
 #include "graph/shortest_paths.h"
 
 #define NODE_FIELDS 7
+#define KINDS 16 /* of names of edges */
 
 enum node_type { HIDDEN, ARRAY, STRING, OBJECT, CODE, CLOSURE, REGEXP, NUMBER, NATIVE, SYNTHETIC };
 enum edge_type { CONTEXT, ELEMENT, PROPERTY, INTERNAL, HIDDEN_EDGE, SHORTCUT, WEAK };
@@ -35,9 +36,9 @@ struct writer {
     struct memscope_heap_graph *graph;
     struct memscope_dump_output *output;
     struct memscope_shortest_paths paths;
-    uint32_t *places;   /* by slot: index of its node in the file */
-    uint32_t synthetic; /* nodes that come first: the root, the categories, and one for any garbage */
-    uint32_t class_name, key_name, reference_name, local_name;
+    uint32_t *places;      /* by slot: index of its node in the file */
+    uint32_t synthetic;    /* nodes that come first: the root, the categories, and one for any garbage */
+    uint32_t fixed[KINDS]; /* names of edges without a name of their own, by kind, 0 for none */
     uint32_t last_key_class, last_key_name;
     bool begun; /* set if the next node or edge needs a comma */
 };
@@ -139,34 +140,19 @@ static uint32_t key_name(struct writer *writer, uint32_t class) {
 }
 
 static void put_named_edge(struct writer *writer, memscope_edge_name name, uint32_t place) {
+    static const enum edge_type types[KINDS] = {
+        [MEMSCOPE_EDGE_INTERNAL] = INTERNAL, [MEMSCOPE_EDGE_CLASS] = INTERNAL, [MEMSCOPE_EDGE_CONSTANT] = PROPERTY,
+        [MEMSCOPE_EDGE_IVAR] = PROPERTY,     [MEMSCOPE_EDGE_CVAR] = PROPERTY,  [MEMSCOPE_EDGE_GLOBAL] = PROPERTY,
+        [MEMSCOPE_EDGE_LOCAL] = CONTEXT,     [MEMSCOPE_EDGE_INDEX] = ELEMENT,  [MEMSCOPE_EDGE_KEY] = INTERNAL,
+        [MEMSCOPE_EDGE_VALUE] = PROPERTY,    [MEMSCOPE_EDGE_THREAD] = INTERNAL};
+    enum memscope_edge_kind kind = MEMSCOPE_EDGE_KIND(name);
     uint32_t number = MEMSCOPE_EDGE_NUMBER(name);
 
-    switch (MEMSCOPE_EDGE_KIND(name)) {
-    case MEMSCOPE_EDGE_CLASS:
-        put_edge(writer, INTERNAL, writer->class_name, place);
-        break;
-    case MEMSCOPE_EDGE_CONSTANT:
-    case MEMSCOPE_EDGE_IVAR:
-    case MEMSCOPE_EDGE_CVAR:
-    case MEMSCOPE_EDGE_GLOBAL:
-        put_edge(writer, PROPERTY, number, place);
-        break;
-    case MEMSCOPE_EDGE_LOCAL:
-        put_edge(writer, CONTEXT, number > 0 ? number : writer->local_name, place);
-        break;
-    case MEMSCOPE_EDGE_INDEX:
-        put_edge(writer, ELEMENT, number, place);
-        break;
-    case MEMSCOPE_EDGE_KEY:
-        put_edge(writer, INTERNAL, writer->key_name, place);
-        break;
-    case MEMSCOPE_EDGE_VALUE:
-        put_edge(writer, PROPERTY, key_name(writer, number), place);
-        break;
-    case MEMSCOPE_EDGE_INTERNAL:
-    default:
-        put_edge(writer, INTERNAL, writer->reference_name, place);
-    }
+    if (kind == MEMSCOPE_EDGE_VALUE)
+        number = key_name(writer, number);
+    else if (writer->fixed[kind] != 0 && (kind != MEMSCOPE_EDGE_LOCAL || number == 0))
+        number = writer->fixed[kind];
+    put_edge(writer, types[kind], number, place);
 }
 
 static void put_edges(struct writer *writer) {
@@ -183,11 +169,8 @@ static void put_edges(struct writer *writer) {
 /* A string's index is its name's number. Strings are written last, when all names are known. */
 static void put_strings(struct writer *writer) {
     for (uint32_t number = 0; number < writer->graph->names.count && writer->output->error == 0; number++) {
-        size_t length;
-        const char *text = memscope_names_get(&writer->graph->names, number, &length);
-
         memscope_dump_put_text(writer->output, number == 0 ? "" : ",\n");
-        memscope_dump_put_string(writer->output, text, length);
+        memscope_dump_put_string(writer->output, memscope_names_get(&writer->graph->names, number));
     }
 }
 
@@ -240,10 +223,10 @@ static bool prepare(struct writer *writer) {
 void memscope_heapsnapshot_write(const struct memscope_heap_dump *dump, struct memscope_dump_output *output) {
     struct writer writer = {.dump = dump, .graph = dump->graph, .output = output};
 
-    writer.class_name = add_name(&writer, "<class>");
-    writer.key_name = add_name(&writer, "<key>");
-    writer.reference_name = add_name(&writer, "<reference>");
-    writer.local_name = add_name(&writer, "<local>");
+    writer.fixed[MEMSCOPE_EDGE_CLASS] = add_name(&writer, "<class>");
+    writer.fixed[MEMSCOPE_EDGE_KEY] = add_name(&writer, "<key>");
+    writer.fixed[MEMSCOPE_EDGE_INTERNAL] = writer.fixed[MEMSCOPE_EDGE_THREAD] = add_name(&writer, "<reference>");
+    writer.fixed[MEMSCOPE_EDGE_LOCAL] = add_name(&writer, "<local>");
     if (prepare(&writer))
         put_all(&writer);
     else

@@ -27,25 +27,23 @@ static const struct memscope_class_line *class_at(const struct memscope_objspace
  * neither superclasses nor singleton classes.)
  */
 static uint32_t label_of_class(struct memscope_objspace_reader *reader, const struct memscope_class_line *line) {
+    struct memscope_names *names = &reader->graph.names;
     bool anonymous = false;
-    const char *name;
-    size_t length;
 
     for (int above = 0; above < ANCESTORS && line != NULL && line->name == 0; above++) {
         anonymous |= !line->singleton;
         line = class_at(reader, line->superclass);
     }
     if (line == NULL || line->name == 0)
-        return memscope_names_add(&reader->graph.names, "anonymous", 9);
-    name = memscope_names_get(&reader->graph.names, line->name, &length);
-    return anonymous ? memscope_names_add_composed(&reader->graph.names, "", name, length, " (anonymous subclass)")
-                     : line->name;
+        return memscope_names_add(names, "anonymous", 9);
+    return anonymous
+               ? memscope_names_add_composed(names, "", memscope_names_get(names, line->name), " (anonymous subclass)")
+               : line->name;
 }
 
 static uint32_t label_of_type(struct memscope_objspace_reader *reader, uint8_t type, const char *after) {
-    const char *name = memscope_objspace_type_name(type);
-
-    return memscope_names_add_composed(&reader->graph.names, "T_", name, strlen(name), after);
+    return memscope_names_add_composed(&reader->graph.names, "T_", memscope_text_of(memscope_objspace_type_name(type)),
+                                       after);
 }
 
 static uint32_t label_of_instances(struct memscope_objspace_reader *reader, uint64_t address, uint8_t type) {

@@ -332,13 +332,9 @@ bool memscope_objspace_lacks_objects(const struct memscope_objspace_reader *read
 }
 
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader) {
-    void *const arrays[] = {
-        reader->text,       reader->addresses,        reader->class_addresses, reader->reference_counts, reader->sites,
-        reader->references, reader->named_references, reader->classes,         reader->generations,      reader->roots,
-        reader->ids,        reader->modules};
-
-    for (size_t index = 0; index < sizeof arrays / sizeof(void *); index++)
-        memscope_array_unmap(arrays[index]);
+    memscope_arrays_unmap(reader->text, reader->addresses, reader->class_addresses, reader->reference_counts,
+                          reader->sites, reader->references, reader->named_references, reader->classes,
+                          reader->generations, reader->roots, reader->ids, reader->modules);
     memscope_address_index_close(&reader->index);
     memscope_graph_close(&reader->graph);
     memset(reader, 0, sizeof *reader);

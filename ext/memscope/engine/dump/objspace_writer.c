@@ -42,11 +42,8 @@ static void put_address(const struct writer *writer, uint32_t node) {
 }
 
 static void put_name(const struct writer *writer, const char *key, uint32_t name) {
-    size_t length;
-    const char *text = memscope_names_get(&writer->graph->names, name, &length);
-
     memscope_dump_put_text(writer->output, key);
-    memscope_dump_put_string(writer->output, text, length);
+    memscope_dump_put_string(writer->output, memscope_names_get(&writer->graph->names, name));
 }
 
 /* Puts all references except the edge left_out. */
@@ -100,10 +97,8 @@ static void put_edge_names(const struct writer *writer, uint32_t node, uint32_t 
 }
 
 static void put_roots(const struct writer *writer, uint32_t category) {
-    const char *name = writer->graph->categories[category];
-
     memscope_dump_put_text(writer->output, "{\"type\":\"ROOT\", \"root\":");
-    memscope_dump_put_string(writer->output, name, strlen(name));
+    memscope_dump_put_string(writer->output, memscope_text_of(writer->graph->categories[category]));
     put_references(writer, memscope_graph_category_node(writer->graph, category), UINT32_MAX);
     memscope_dump_put_text(writer->output, "}\n");
 }
@@ -128,13 +123,12 @@ static void put_module(const struct writer *writer, uint32_t node) {
 
 /* "imemo_env" is an imemo of type env. */
 static void put_imemo_type(const struct writer *writer, uint32_t node) {
-    size_t length;
-    const char *label = memscope_names_get(&writer->graph->names, writer->graph->node_class[node], &length);
+    struct memscope_text label = memscope_names_get(&writer->graph->names, writer->graph->node_class[node]);
 
-    if (length <= 6 || memcmp(label, "imemo_", 6) != 0)
+    if (label.length <= 6 || memcmp(label.start, "imemo_", 6) != 0)
         return;
     memscope_dump_put_text(writer->output, ", \"imemo_type\":");
-    memscope_dump_put_string(writer->output, label + 6, length - 6);
+    memscope_dump_put_string(writer->output, (struct memscope_text){label.start + 6, label.length - 6});
 }
 
 /* A T_DATA that is not named after its class is named after its type (ruby/class_names.h). */

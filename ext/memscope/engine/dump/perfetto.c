@@ -101,15 +101,15 @@ static uint64_t id_of(const struct writer *writer, uint32_t node) {
 }
 
 /* A text field must be UTF-8. */
-static void put_text(struct writer *writer, struct message *message, unsigned field, const char *text, size_t length) {
+static void put_text(struct writer *writer, struct message *message, unsigned field, struct memscope_text text) {
     writer->text.length = 0;
-    for (size_t at = 0; at < length;) {
-        size_t bytes = memscope_dump_utf8_length(text + at, length - at);
+    for (size_t at = 0; at < text.length;) {
+        size_t bytes = memscope_dump_utf8_length(text.start + at, text.length - at);
         uint8_t *into = extend(&writer->text, bytes > 0 ? bytes : 3);
 
         if (into == NULL)
             return;
-        memcpy(into, bytes > 0 ? text + at : "\xef\xbf\xbd", bytes > 0 ? bytes : 3);
+        memcpy(into, bytes > 0 ? text.start + at : "\xef\xbf\xbd", bytes > 0 ? bytes : 3);
         at += bytes > 0 ? bytes : 1;
     }
     put_message(message, field, &writer->text);
@@ -138,11 +138,16 @@ static bool has_failed(struct writer *writer) {
 
 /* ---- packets --------------------------------------------------------------------------------------------------- */
 
-/* Trace.packet = 1 */
-static void put_packet(struct writer *writer) {
+/* Trace.packet = 1. TracePacket: timestamp = 8, trusted_packet_sequence_id = 10, and the field of its content */
+static void put_packet(struct writer *writer, unsigned field, const struct message *content) {
     uint8_t head[11] = {1 << 3 | BYTES};
-    size_t length = 1 + encode(writer->packet.length, head + 1);
+    size_t length;
 
+    writer->packet.length = 0;
+    put_number(&writer->packet, 8, writer->dump->time_ns);
+    put_number(&writer->packet, 10, SEQUENCE);
+    put_message(&writer->packet, field, content);
+    length = 1 + encode(writer->packet.length, head + 1);
     if (has_failed(writer))
         return;
     memscope_dump_put(writer->output, head, length);
@@ -159,28 +164,18 @@ static void put_process(struct writer *writer) {
     const char *name = writer->dump->pid == 0 ? "ruby (converted: pid not known)" : "ruby";
 
     put_number(&writer->item, 1, shown_pid(writer));
-    put_text(writer, &writer->item, 3, name, strlen(name));
+    put_text(writer, &writer->item, 3, memscope_text_of(name));
     put_message(&writer->fields, 1, &writer->item);
-    put_number(&writer->packet, 8, writer->dump->time_ns);
-    put_number(&writer->packet, 10, SEQUENCE);
-    put_message(&writer->packet, 2, &writer->fields);
-    put_packet(writer);
+    put_packet(writer, 2, &writer->fields);
 }
 
-/*
- * TracePacket: timestamp = 8, trusted_packet_sequence_id = 10, heap_graph = 56. HeapGraph: pid = 1, continued = 5,
- * index = 6
- */
+/* TracePacket.heap_graph = 56. HeapGraph: pid = 1, continued = 5, index = 6 */
 static void put_part(struct writer *writer, bool last) {
     put_number(&writer->part, 1, shown_pid(writer));
     if (!last)
         put_number(&writer->part, 5, 1);
     put_number(&writer->part, 6, writer->part_index++);
-    writer->packet.length = 0;
-    put_number(&writer->packet, 8, writer->dump->time_ns);
-    put_number(&writer->packet, 10, SEQUENCE);
-    put_message(&writer->packet, 56, &writer->part);
-    put_packet(writer);
+    put_packet(writer, 56, &writer->part);
     writer->part.length = 0;
 }
 
@@ -189,15 +184,12 @@ static void put_part(struct writer *writer, bool last) {
 /* HeapGraph.types = 9: id = 1, class_name = 3, kind = 7 */
 static uint64_t type_of(struct writer *writer, uint32_t node) {
     uint32_t label = memscope_heap_dump_label(writer->dump, node);
-    size_t length;
-    const char *name;
 
     if (!is_new(writer, &writer->known_types, label))
         return (uint64_t)label + 1;
-    name = memscope_names_get(&writer->graph->names, label, &length);
     writer->item.length = 0;
     put_number(&writer->item, 1, (uint64_t)label + 1);
-    put_text(writer, &writer->item, 3, name, length);
+    put_text(writer, &writer->item, 3, memscope_names_get(&writer->graph->names, label));
     put_number(&writer->item, 7, KIND_ARRAY);
     put_message(&writer->part, 9, &writer->item);
     return (uint64_t)label + 1;
@@ -208,20 +200,17 @@ static void put_field_name(struct writer *writer, struct message *message, memsc
         [MEMSCOPE_EDGE_CLASS] = "<class>", [MEMSCOPE_EDGE_INDEX] = "[]", [MEMSCOPE_EDGE_KEY] = "<key>"};
     enum memscope_edge_kind kind = MEMSCOPE_EDGE_KIND(edge);
     uint32_t name = MEMSCOPE_EDGE_NUMBER(edge);
-    const char *text = fixed[kind];
-    size_t length = text == NULL ? 0 : strlen(text);
+    struct memscope_text text = memscope_text_of(kind == MEMSCOPE_EDGE_LOCAL && name == 0 ? "<local>" : fixed[kind]);
     char plain[256];
 
     if (kind == MEMSCOPE_EDGE_VALUE)
         name = memscope_heap_dump_compose(writer->dump, "[key:", name, "]");
-    if (kind == MEMSCOPE_EDGE_LOCAL && name == 0)
-        text = "<local>", length = strlen(text);
-    if (text == NULL)
-        text = memscope_names_get(&writer->graph->names, name, &length);
-    length = length > sizeof plain ? sizeof plain : length;
-    for (size_t index = 0; index < length; index++)
-        plain[index] = (char)(text[index] == ' ' ? '_' : text[index]);
-    put_text(writer, message, 2, plain, length);
+    if (text.start == NULL)
+        text = memscope_names_get(&writer->graph->names, name);
+    text.length = text.length > sizeof plain ? sizeof plain : text.length;
+    for (size_t index = 0; index < text.length; index++)
+        plain[index] = (char)(text.start[index] == ' ' ? '_' : text.start[index]);
+    put_text(writer, message, 2, (struct memscope_text){plain, text.length});
 }
 
 /* HeapGraph.field_names = 4, InternedString: iid = 1, str = 2. One name for all elements of Arrays and Structs. */

@@ -28,13 +28,12 @@ void memscope_names_close(struct memscope_names *names) {
     memset(names, 0, sizeof *names);
 }
 
-const char *memscope_names_get(const struct memscope_names *names, uint32_t number, size_t *length) {
-    if (number >= names->count) {
-        *length = 0;
-        return "";
-    }
-    *length = names->starts[number + 1] - names->starts[number];
-    return names->text + names->starts[number];
+struct memscope_text memscope_names_get(const struct memscope_names *names, uint32_t number) {
+    const uint32_t *starts = names->starts;
+
+    if (number >= names->count)
+        return memscope_text_of("");
+    return (struct memscope_text){names->text + starts[number], starts[number + 1] - starts[number]};
 }
 
 /* Where the name is, or would be. */
@@ -42,10 +41,9 @@ static uint32_t *place(const struct memscope_names *names, const char *text, siz
     uint32_t at = (uint32_t)memscope_keyed_hash(&names->key, text, length) & names->table_mask;
 
     for (; names->table[at] != 0; at = (at + 1) & names->table_mask) {
-        size_t known_length;
-        const char *known = memscope_names_get(names, names->table[at], &known_length);
+        struct memscope_text known = memscope_names_get(names, names->table[at]);
 
-        if (known_length == length && memcmp(known, text, length) == 0)
+        if (known.length == length && memcmp(known.start, text, length) == 0)
             break;
     }
     return &names->table[at];
@@ -60,10 +58,9 @@ static bool widen_table(struct memscope_names *names) {
     names->table = wider;
     names->table_mask = 2 * names->table_mask + 1;
     for (uint32_t number = 1; number < names->count; number++) {
-        size_t length;
-        const char *text = memscope_names_get(names, number, &length);
+        struct memscope_text text = memscope_names_get(names, number);
 
-        *place(names, text, length) = number;
+        *place(names, text.start, text.length) = number;
     }
     return true;
 }
@@ -76,13 +73,12 @@ static bool make_room(struct memscope_names *names, size_t length) {
            (names->count <= names->table_mask / 2 || widen_table(names));
 }
 
-uint32_t memscope_names_add_composed(struct memscope_names *names, const char *before, const char *text, size_t length,
+uint32_t memscope_names_add_composed(struct memscope_names *names, const char *before, struct memscope_text text,
                                      const char *after) {
-    size_t first = strlen(before), last = strlen(after);
     char name[1024];
+    size_t room = sizeof name - 1 - strlen(before) - strlen(after);
 
-    length = length > sizeof name - 1 - first - last ? sizeof name - 1 - first - last : length;
-    snprintf(name, sizeof name, "%s%.*s%s", before, (int)length, text, after);
+    snprintf(name, sizeof name, "%s%.*s%s", before, (int)(text.length < room ? text.length : room), text.start, after);
     return memscope_names_add(names, name, strlen(name));
 }
 

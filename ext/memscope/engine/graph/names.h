@@ -4,11 +4,10 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/keyed_hash.h"
 #include "base/shared_room.h"
 #include "base/status.h"
+#include "base/text.h"
 
 struct memscope_names {
     char *text;       /* all names, one after another */
@@ -25,14 +24,14 @@ enum memscope_status memscope_names_open(struct memscope_names *names);
 uint32_t memscope_names_add(struct memscope_names *names, const char *text, size_t length);
 
 /* The number of the name before + text + after. A name longer than a thousand bytes loses the end of `text`. */
-uint32_t memscope_names_add_composed(struct memscope_names *names, const char *before, const char *text, size_t length,
+uint32_t memscope_names_add_composed(struct memscope_names *names, const char *before, struct memscope_text text,
                                      const char *after);
 
 /* The number of this name, or 0 if it is not there. */
 uint32_t memscope_names_find(const struct memscope_names *names, const char *text, size_t length);
 
-/* Not NUL-terminated. Valid until the next name is added. */
-const char *memscope_names_get(const struct memscope_names *names, uint32_t number, size_t *length);
+/* Valid until the next name is added. */
+struct memscope_text memscope_names_get(const struct memscope_names *names, uint32_t number);
 
 /* Makes a copy in a shared room. Only memscope_names_get works with it. Do not close it. False if there is no room. */
 bool memscope_names_copy(const struct memscope_names *names, struct memscope_shared_room *room,

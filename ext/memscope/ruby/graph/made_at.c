@@ -17,13 +17,13 @@ struct makers {
 static void append(struct makers *makers, uint32_t node, const char *place, size_t bytes) {
     struct memscope_heap_graph *graph = &makers->references->graph;
     char text[MAX_PLACE];
-    size_t length;
-    const char *class = memscope_names_get(&graph->names, graph->node_class[node], &length);
+    struct memscope_text class = memscope_names_get(&graph->names, graph->node_class[node]);
+    size_t length = class.length;
     uint32_t name;
 
     if (bytes == 0 || length + 1 + bytes > sizeof text)
         return;
-    memcpy(text, class, length);
+    memcpy(text, class.start, length);
     text[length] = '\0';
     memcpy(text + length + 1, place, bytes);
     name = memscope_names_add(&graph->names, text, length + 1 + bytes);
@@ -88,10 +88,10 @@ static void name_fibers(struct makers *makers) {
 
 static bool is_fiber(const struct makers *makers, uint32_t node) {
     const struct memscope_heap_graph *graph = &makers->references->graph;
-    size_t length;
+    struct memscope_text name = memscope_names_get(&graph->names, graph->node_class[node]);
 
-    return graph->type[node] == RUBY_T_DATA &&
-           strcmp(memscope_names_get(&graph->names, graph->node_class[node], &length), "Fiber") == 0;
+    name.length = strnlen(name.start, name.length); /* a place may follow a NUL */
+    return graph->type[node] == RUBY_T_DATA && memscope_text_is(name, "Fiber");
 }
 
 /* A thread refers to the fiber in which it began. That fiber has no block, so it first marks objects on its stack. */
