@@ -176,20 +176,16 @@ static void fit(struct memscope_regression *regression, const struct memscope_po
 void memscope_growth_find(struct memscope_regression *regression, const struct memscope_points *points,
                           const double *values, double level, const struct memscope_trend_noise *least,
                           struct memscope_trend_noise *noise, struct memscope_growth *growth) {
-    double remains[MEMSCOPE_TREND_POINTS], parameters, larger;
+    double remains[MEMSCOPE_TREND_POINTS], parameters = 0, larger;
 
-    if (noise->white <= 0) { /* for the first time */
-        growth->noise = *least;
+    for (int fits = noise->white > 0 ? 1 : 2; fits > 0; fits--) { /* the first time, also with the least noise */
+        growth->noise = noise->white > 0 ? *noise : *least;
         fit(regression, points, values, level, growth);
         memscope_regression_values(regression, growth->remains, remains);
-        *noise = memscope_trend_noise_find(points, remains, memscope_regression_parameters(regression) + 1, least);
+        parameters = memscope_regression_parameters(regression) + 1;
+        *noise = memscope_trend_noise_find(points, remains, parameters, least);
     }
-    growth->noise = *noise;
-    fit(regression, points, values, level, growth);
-    memscope_regression_values(regression, growth->remains, remains);
-    *noise = memscope_trend_noise_find(points, remains, memscope_regression_parameters(regression) + 1, least);
     /* Widens the errors if more remains than the noise explains. */
-    parameters = memscope_regression_parameters(regression) + 1;
     larger = sqrt(fmax(squares_of(growth->remains, points->count) / fmax((double)points->count - parameters, 1), 1));
     growth->error *= larger;
     growth->error_since_start *= larger;

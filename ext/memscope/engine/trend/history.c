@@ -76,20 +76,30 @@ static struct epochs lay_out(const struct memscope_rings *rings, unsigned second
     return (struct epochs){seconds, origin + begun * seconds, whole > begun ? (size_t)(whole - begun) : 0};
 }
 
-/* Returns true if there is at least one major GC per epoch, by the coarsest ring. */
-static bool has_collections(const struct memscope_rings *rings, size_t epochs) {
+/* The change of a series since that time in a ring, 0 without values. Returns the number of buckets with values. */
+static size_t change_in(const struct memscope_rings *rings, enum memscope_ring ring,
+                        enum memscope_history_series series, uint64_t since, int64_t *change) {
     struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
-    uint64_t start, first = MEMSCOPE_UNKNOWN, last = MEMSCOPE_UNKNOWN;
-    size_t count = memscope_rings_read(rings, MEMSCOPE_RING_COARSE, MEMSCOPE_HISTORY_major_gcs, 0, points, &start);
+    uint64_t first = 0, last = 0, start;
+    size_t known = 0, count = memscope_rings_read(rings, ring, series, since, points, &start);
 
     for (size_t index = 0; index < count; index++) {
         if (points[index].last == MEMSCOPE_UNKNOWN)
             continue;
         last = points[index].last;
-        if (first == MEMSCOPE_UNKNOWN)
+        if (known++ == 0)
             first = last;
     }
-    return first == MEMSCOPE_UNKNOWN || last - first >= epochs;
+    *change = (int64_t)last - (int64_t)first;
+    return known;
+}
+
+/* Returns true if there is at least one major GC per epoch, by the coarsest ring. */
+static bool has_collections(const struct memscope_rings *rings, size_t epochs) {
+    int64_t collections;
+
+    return change_in(rings, MEMSCOPE_RING_COARSE, MEMSCOPE_HISTORY_major_gcs, 0, &collections) == 0 ||
+           (uint64_t)collections >= epochs;
 }
 
 static struct epochs choose_epochs(const struct memscope_rings *rings) {
@@ -450,17 +460,5 @@ bool memscope_history_growth(const struct memscope_rings *rings, int64_t *bytes,
 
 bool memscope_history_change(const struct memscope_rings *rings, enum memscope_history_series series, uint64_t since,
                              int64_t *change) {
-    struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
-    uint64_t first = 0, last = 0, start;
-    size_t known = 0, count = memscope_rings_read(rings, ring_since(rings, since), series, since, points, &start);
-
-    for (size_t index = 0; index < count; index++) {
-        if (points[index].last == MEMSCOPE_UNKNOWN)
-            continue;
-        last = points[index].last;
-        if (known++ == 0)
-            first = last;
-    }
-    *change = (int64_t)last - (int64_t)first;
-    return known > 1;
+    return change_in(rings, ring_since(rings, since), series, since, change) > 1;
 }

@@ -99,26 +99,15 @@ static double score_variance(double count) {
     return count * (count - 1) * (2 * count + 5) / 18;
 }
 
-struct memscope_slope memscope_theil_sen(const double *times, const double *values, size_t count, double z,
-                                         double variance_factor) {
-    double slopes[MAX_PAIRS], reach;
-    size_t pairs = 0, low, high;
-    struct memscope_slope slope = {0, 0, 0};
+double memscope_least_slope(const double *times, const double *values, size_t count, double z, double variance_factor) {
+    double slopes[MAX_PAIRS], below;
+    size_t pairs = 0;
 
-    if (count < 2)
-        return slope;
     for (size_t later = 1; later < count; later++)
         for (size_t earlier = 0; earlier < later; earlier++)
             slopes[pairs++] = (values[later] - values[earlier]) / (times[later] - times[earlier]);
-    reach = fmin(z * sqrt(score_variance((double)count) * variance_factor), (double)pairs);
-    low = (size_t)(((double)pairs - reach) / 2);
-    high = pairs - 1 - (low < pairs ? low : pairs - 1);
-    slope.middle = memscope_median(slopes, pairs);
-    /* memscope_median has moved the lower half before the upper one. */
-    slope.low = low < pairs / 2 ? memscope_ranked(slopes, pairs / 2, low) : slope.middle;
-    slope.high =
-        high >= pairs / 2 ? memscope_ranked(slopes + pairs / 2, pairs - pairs / 2, high - pairs / 2) : slope.middle;
-    return slope;
+    below = ((double)pairs - z * sqrt(score_variance((double)count) * variance_factor)) / 2;
+    return pairs == 0 ? 0 : memscope_ranked(slopes, pairs, (size_t)fmax(below, 0));
 }
 
 /* The reduction of the score's variance by ties. Reorders the values. */

@@ -36,17 +36,12 @@ double memscope_autocorrelation(const double *values, size_t count, double param
 /* The factor by which this autocorrelation multiplies the variance of a mean or of a slope: (1 + r) / (1 - r). */
 double memscope_variance_factor(double autocorrelation);
 
-struct memscope_slope {
-    double middle, low, high;
-};
-
 /*
- * The median of the slopes of all pairs (Theil 1950, Sen 1968), and its interval at z standard deviations of Kendall's
- * score, widened by the variance factor. At most MEMSCOPE_PAIRED_POINTS points, at strictly growing times. All zeros
- * for fewer than two.
+ * The lower end of the interval of the slope (Theil 1950, Sen 1968): among the slopes of all pairs, so far below their
+ * median as z standard deviations of Kendall's score say, widened by the variance factor. At most
+ * MEMSCOPE_PAIRED_POINTS points, at strictly growing times. 0 for fewer than two.
  */
-struct memscope_slope memscope_theil_sen(const double *times, const double *values, size_t count, double z,
-                                         double variance_factor);
+double memscope_least_slope(const double *times, const double *values, size_t count, double z, double variance_factor);
 
 /*
  * Mann-Kendall: the probability of so much growth, or more, in a series without a trend. The score's variance is

@@ -57,7 +57,6 @@ struct judgement {
     double level, matters;     /* mebibytes, for `matters` in a day */
     enum memscope_layer alone; /* the layer that grows while RSS does not, or MEMSCOPE_LAYER_NONE */
     double p_value, factor;
-    struct memscope_slope slope; /* growth's, with its 95 % interval, mebibytes an hour */
 };
 
 static const double curve_hours[] = {0.1, 0.25, 0.5, 1, 2, 4, 8};
@@ -199,9 +198,6 @@ static bool grows(struct judgement *judgement, int series) {
 
     judgement->factor = factor;
     judgement->p_value = memscope_mann_kendall(values, count, factor);
-    judgement->slope.middle = growth->slope;
-    judgement->slope.low = growth->slope - 1.96 * growth->error;
-    judgement->slope.high = growth->slope + 1.96 * growth->error;
     if (count < MIN_PARTS || growth->slope < MEMSCOPE_DETECTION_ERRORS * growth->error ||
         growth->slope * DAY_HOURS < judgement->matters)
         return false;
@@ -209,7 +205,7 @@ static bool grows(struct judgement *judgement, int series) {
         !growth_persists(hours, values, count, growth->slope, noise * sqrt(factor)) ||
         !exceeds_earlier_rises(judgement, series))
         return false;
-    return memscope_theil_sen(hours, values, count, 1.5, factor).low > 0;
+    return memscope_least_slope(hours, values, count, 1.5, factor) > 0;
 }
 
 static void fit_series(struct judgement *judgement, int series, struct memscope_trend_noise *noise) {
@@ -290,33 +286,34 @@ static void share(const struct judgement *judgement, const double *direction, st
     }
 }
 
-/* Seconds to the limit at the present growth, INFINITY if there is no limit, or RSS is not coming closer to it. */
-static double to_limit_seconds(const struct judgement *judgement, const struct memscope_verdict *verdict) {
+/* Seconds to the limit at this growth, INFINITY if there is no limit, or RSS is not coming closer to it. */
+static double to_limit_seconds(const struct judgement *judgement, double bytes_per_hour) {
     double left = fmax(judgement->trend->limit_bytes - judgement->trend->working_set_bytes, 0);
 
-    if (judgement->trend->limit_bytes <= 0 || judgement->alone != MEMSCOPE_LAYER_NONE || !(verdict->bytes_per_hour > 0))
+    if (judgement->trend->limit_bytes <= 0 || judgement->alone != MEMSCOPE_LAYER_NONE || !(bytes_per_hour > 0))
         return INFINITY;
-    return left / verdict->bytes_per_hour * 3600;
+    return left / bytes_per_hour * 3600;
 }
 
 static void estimate_eta(const struct judgement *judgement, struct memscope_verdict *verdict) {
-    double left = fmax(judgement->trend->limit_bytes - judgement->trend->working_set_bytes, 0);
-    double seconds = to_limit_seconds(judgement, verdict);
+    double seconds = to_limit_seconds(judgement, verdict->bytes_per_hour);
 
     if (isinf(seconds))
         return;
     verdict->eta_seconds = seconds;
-    verdict->eta_seconds_low = left / verdict->bytes_per_hour_high * 3600;
-    verdict->eta_seconds_high = verdict->bytes_per_hour_low > 0 ? left / verdict->bytes_per_hour_low * 3600 : INFINITY;
+    verdict->eta_seconds_low = to_limit_seconds(judgement, verdict->bytes_per_hour_high);
+    verdict->eta_seconds_high = to_limit_seconds(judgement, verdict->bytes_per_hour_low);
 }
 
 static void report_slope(const struct judgement *judgement, struct memscope_verdict *verdict) {
-    verdict->bytes_per_hour = judgement->slope.middle * MEBIBYTE;
-    verdict->bytes_per_hour_low = judgement->slope.low * MEBIBYTE;
-    verdict->bytes_per_hour_high = judgement->slope.high * MEBIBYTE;
+    const struct memscope_growth *growth = &judgement->growth;
+
+    verdict->bytes_per_hour = growth->slope * MEBIBYTE;
+    verdict->bytes_per_hour_low = (growth->slope - 1.96 * growth->error) * MEBIBYTE;
+    verdict->bytes_per_hour_high = (growth->slope + 1.96 * growth->error) * MEBIBYTE;
     verdict->p_value = judgement->p_value;
-    verdict->since_seconds = seconds_at(judgement, judgement->growth.onset);
-    verdict->detectable_bytes_per_hour = MEMSCOPE_DETECTION_ERRORS * judgement->growth.error_since_start * MEBIBYTE;
+    verdict->since_seconds = seconds_at(judgement, growth->onset);
+    verdict->detectable_bytes_per_hour = MEMSCOPE_DETECTION_ERRORS * growth->error_since_start * MEBIBYTE;
 }
 
 /* If one or two judgements find no growth, the leak stays in the layer where it was found. */
@@ -345,7 +342,7 @@ static double awaited_seconds(const struct judgement *judgement, const struct me
                               const struct memscope_verdict *verdict) {
     double held = memory->suspected ? newest_seconds(judgement) - memory->suspected_seconds : 0;
 
-    return fmax(fmin(PERSISTENCE_SECONDS, to_limit_seconds(judgement, verdict)) - held, 0);
+    return fmax(fmin(PERSISTENCE_SECONDS, to_limit_seconds(judgement, verdict->bytes_per_hour)) - held, 0);
 }
 
 /* Reports the time until a slope since `onset` can be detected. */
