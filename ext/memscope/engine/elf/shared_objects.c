@@ -200,25 +200,15 @@ static const void *look_up_gnu(const struct memscope_shared_object *object, cons
     }
 }
 
+/* In an object without DT_GNU_HASH. DT_HASH holds the number of symbols. */
 static const void *look_up_sysv(const struct memscope_shared_object *object, const struct symbol_table *table,
                                 const char *name) {
-    uint32_t bucket_count = table->hash[0], key = 0;
-    const elf_word *buckets = table->hash + 2, *chains = buckets + bucket_count;
+    for (uint32_t index = 1, count = table->hash[1]; index < count; index++) {
+        bool same = strcmp(table->names + table->symbols[index].st_name, name) == 0;
+        const void *address = same ? exported_address(object, table, index) : NULL;
 
-    for (const char *character = name; *character; character++) {
-        key = (key << 4) + (unsigned char)*character;
-        key ^= key >> 24 & 0xf0;
-        key &= 0x0fffffff;
-    }
-    if (bucket_count == 0)
-        return NULL;
-    for (uint32_t index = buckets[key % bucket_count]; index != STN_UNDEF; index = chains[index]) {
-        if (strcmp(table->names + table->symbols[index].st_name, name) == 0) {
-            const void *address = exported_address(object, table, index);
-
-            if (address)
-                return address;
-        }
+        if (address)
+            return address;
     }
     return NULL;
 }
