@@ -32,11 +32,10 @@ size_t memscope_glibc_block_bytes(const struct memscope_malloc_region *region, u
 struct forecast {
     struct memscope_malloc_blocks *blocks;
     struct memscope_blocks_returned *returned;
-    /*
-     * Adjacent chunks that are free or will be, which malloc coalesces: once the garbage is freed, and as the heap is
-     * now. Empty if start equals end.
-     */
-    struct memscope_range after, today;
+    struct run {
+        struct memscope_range chunks; /* adjacent, free or soon so, which malloc coalesces. Empty if start equals end */
+        struct memscope_returned *returned;
+    } after, today; /* once the garbage is freed, and as the heap is now */
     uint64_t cacheable;
     bool kept; /* the kernel might refuse to take back pages within a heap */
 };
@@ -49,18 +48,17 @@ static void add_pages(const struct forecast *forecast, struct memscope_returned 
         memscope_returned_add(forecast->blocks, returned, pages.start, pages.end, certain);
 }
 
-static void extend(const struct forecast *forecast, struct memscope_returned *returned, struct memscope_range *run,
-                   uintptr_t start, uintptr_t end) {
-    if (run->end != start) {
-        add_pages(forecast, returned, *run, !forecast->kept);
-        run->start = start;
-    }
-    run->end = end;
+static void finish(const struct forecast *forecast, struct run *run) {
+    add_pages(forecast, run->returned, run->chunks, !forecast->kept);
+    run->chunks = (struct memscope_range){0, 0};
 }
 
-static void finish(const struct forecast *forecast, struct memscope_returned *returned, struct memscope_range *run) {
-    add_pages(forecast, returned, *run, !forecast->kept);
-    *run = (struct memscope_range){0, 0};
+/* Adds a chunk to the run before it, or to a new one, if it is free. Otherwise ends the run. */
+static void pass(const struct forecast *forecast, struct run *run, bool free, uintptr_t start, uintptr_t end) {
+    if (!free || run->chunks.end != start)
+        finish(forecast, run);
+    if (free)
+        run->chunks = (struct memscope_range){run->chunks.end == start ? run->chunks.start : start, end};
 }
 
 /*
@@ -69,20 +67,19 @@ static void finish(const struct forecast *forecast, struct memscope_returned *re
  */
 static void end_at_top(struct forecast *forecast, uintptr_t start, uintptr_t end, bool main) {
     struct memscope_blocks_returned *returned = forecast->returned;
-    struct memscope_range after = {forecast->after.end == start ? forecast->after.start : start, end};
-    struct memscope_range today = {forecast->today.end == start ? forecast->today.start : start, end};
+    struct memscope_range after, today;
 
-    if (after.start == start)
-        finish(forecast, &returned->by_trim, &forecast->after);
-    if (today.start == start)
-        finish(forecast, &returned->today, &forecast->today);
+    pass(forecast, &forecast->after, true, start, end);
+    pass(forecast, &forecast->today, true, start, end);
+    after = forecast->after.chunks;
+    today = forecast->today.chunks;
     if (main)
         add_pages(forecast, &returned->today, today, true);
     if (main || after.start < today.start)
         add_pages(forecast, &returned->by_trim, after, main);
     if (after.start < today.start)
         add_pages(forecast, &returned->at_once, after, false);
-    forecast->after = forecast->today = (struct memscope_range){0, 0};
+    forecast->after.chunks = forecast->today.chunks = (struct memscope_range){0, 0};
 }
 
 static void visit(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end) {
@@ -101,14 +98,8 @@ static void visit(void *context, enum memscope_chunk_kind kind, uintptr_t start,
         doomed = memscope_bit(blocks->doomed, memscope_unit_at(blocks, region, start + ALIGNMENT));
         forecast->cacheable += doomed && end - start <= MAX_CACHED;
     }
-    if (free || doomed)
-        extend(forecast, &forecast->returned->by_trim, &forecast->after, start, end);
-    else
-        finish(forecast, &forecast->returned->by_trim, &forecast->after);
-    if (free)
-        extend(forecast, &forecast->returned->today, &forecast->today, start, end);
-    else
-        finish(forecast, &forecast->returned->today, &forecast->today);
+    pass(forecast, &forecast->after, free || doomed, start, end);
+    pass(forecast, &forecast->today, free, start, end);
 }
 
 static void add_mapped_chunks(struct forecast *forecast) {
@@ -163,8 +154,8 @@ static void walk_heaps(struct forecast *forecast, struct memscope_chunk_walk *wa
     walk->visitor = visit;
     walk->visitor_context = forecast;
     memscope_ledger_walk_chunks(walk, forecast->blocks->ledger, &main_heap, &arenas);
-    finish(forecast, &forecast->returned->by_trim, &forecast->after);
-    finish(forecast, &forecast->returned->today, &forecast->today);
+    finish(forecast, &forecast->after);
+    finish(forecast, &forecast->today);
     allow_for_the_unwalked(forecast->returned, main_heap.unwalked_bytes + arenas.unwalked_bytes);
 }
 
@@ -173,6 +164,8 @@ enum memscope_status memscope_glibc_blocks_returned(struct memscope_malloc_block
     const struct memscope_ledger *ledger = blocks->ledger;
     struct forecast forecast = {.blocks = blocks,
                                 .returned = returned,
+                                .after = {.returned = &returned->by_trim},
+                                .today = {.returned = &returned->today},
                                 .kept = ledger->return_status != MEMSCOPE_OK || ledger->locked_bytes > 0};
     struct memscope_own_memory memory;
     struct memscope_chunk_walk walk;
