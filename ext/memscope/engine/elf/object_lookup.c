@@ -1,12 +1,10 @@
 #include "elf/object_lookup.h"
 
-#ifdef __GLIBC__
-
 #include <dlfcn.h>
 
 /*
- * For headers before 2.35: the struct as glibc has defined it since then, up to the fields read here, with more room
- * than glibc fills.
+ * For headers before 2.35, and of other C libraries: the struct as glibc has defined it since then, up to the fields
+ * read here, with more room than glibc fills.
  */
 #ifndef DLFO_EH_SEGMENT_TYPE
 struct dl_find_object {
@@ -39,16 +37,3 @@ bool memscope_object_at(uintptr_t address, struct memscope_loaded_object *object
     object->unwind_index = found.dlfo_eh_frame;
     return true;
 }
-
-#else
-
-bool memscope_object_lookup_possible(void) {
-    return false;
-}
-
-bool memscope_object_at(uintptr_t address, struct memscope_loaded_object *object) {
-    (void)address, (void)object;
-    return false;
-}
-
-#endif

@@ -3,8 +3,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef __GLIBC__
-
 /* One db_desc: size in bits, element count, byte offset (nptl_db/db_info.c). */
 struct descriptor {
     uint32_t bits, count, offset;
@@ -126,17 +124,6 @@ enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_
     counts->cached_stacks = claim_list(&library, search, LIST_CACHED);
     return MEMSCOPE_OK;
 }
-
-#else
-
-enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
-                                                   const struct memscope_search *search,
-                                                   struct memscope_stack_counts *counts) {
-    (void)symbols, (void)search, (void)counts;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-#endif
 
 static bool is_guard(const struct memscope_mapping *mapping, size_t page) {
     return memscope_mapping_is_anonymous(mapping) && !mapping->readable && !mapping->writable &&

@@ -7,10 +7,8 @@
 #include "base/mapped_array.h"
 #include "base/text_file.h"
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#define HAS_MALLOC_INFO
-#endif
+/* As in glibc's malloc.h. NULL in other C libraries. */
+extern __attribute__((weak)) int malloc_info(int options, FILE *stream);
 
 #define LINE 256
 #define STREAM_BUFFER 4096
@@ -181,8 +179,6 @@ enum memscope_status memscope_glibc_parse_arenas(const char *text, size_t length
     return finish(&parser);
 }
 
-#ifdef HAS_MALLOC_INFO
-
 /*
  * A call of malloc_info. If another thread forks during the call, the child has a copy of the stream too, and flushes
  * it when it exits. So this is in a mapping that the child inherits, not on this thread's stack, and the child parses
@@ -204,9 +200,11 @@ static ssize_t write_to_parser(void *argument, const char *text, size_t length) 
 
 static enum memscope_status read_info(struct reading *reading) {
     static const cookie_io_functions_t functions = {.write = write_to_parser};
-    FILE *stream = fopencookie(reading, "w", functions);
+    FILE *stream = malloc_info ? fopencookie(reading, "w", functions) : NULL;
     int failed;
 
+    if (!malloc_info)
+        return MEMSCOPE_UNSUPPORTED;
     if (stream == NULL)
         return MEMSCOPE_NO_MEMORY;
     setvbuf(stream, reading->buffer, _IOFBF, sizeof reading->buffer);
@@ -228,14 +226,3 @@ enum memscope_status memscope_glibc_read_arenas(const struct memscope_glibc_aren
     memscope_array_unmap(reading);
     return status;
 }
-
-#else
-
-enum memscope_status memscope_glibc_read_arenas(const struct memscope_glibc_arenas_memory *memory,
-                                                struct memscope_glibc_arenas *arenas) {
-    (void)memory;
-    memset(arenas, 0, sizeof *arenas);
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-#endif

@@ -6,7 +6,11 @@
 #include "elf/shared_objects.h"
 #include "sampling/unwind_rules.h"
 
+#include <dlfcn.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unwind.h>
 
 #define PROBED_BYTES 4000
 
@@ -31,13 +35,6 @@ bool memscope_probe_stack(void) {
     read_below();
     return true;
 }
-
-#ifdef __GLIBC__
-
-#include <dlfcn.h>
-#include <stdatomic.h>
-#include <string.h>
-#include <unwind.h>
 
 #define END_LIMIT 4
 
@@ -342,6 +339,16 @@ size_t memscope_native_frames_resident_bytes(void) {
     return memscope_lasting_resident_bytes(kept_rules, sizeof kept_rules);
 }
 
+#else
+
+unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only) {
+    return memscope_native_frames_by_libgcc(words, room, leaf_only);
+}
+
+size_t memscope_native_frames_resident_bytes(void) {
+    return 0;
+}
+
 #endif
 
 void memscope_native_frames_learn_callers(unsigned count) {
@@ -357,37 +364,3 @@ void memscope_native_frames_learn_callers(unsigned count) {
     for (unsigned index = 0; index < end_count; index++)
         ends[index] = functions[index];
 }
-
-#else
-
-unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool leaf_only) {
-    (void)words, (void)room, (void)leaf_only;
-    return 0;
-}
-
-void memscope_native_frames_learn_callers(unsigned count) {
-    (void)count;
-}
-
-void memscope_native_frames_skip_object_of(const void *address) {
-    (void)address;
-}
-
-bool memscope_native_frames_unwinder(const struct memscope_shared_object *object) {
-    (void)object;
-    return false;
-}
-
-#endif
-
-#if !defined(__GLIBC__) || !defined(__x86_64__)
-
-unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only) {
-    return memscope_native_frames_by_libgcc(words, room, leaf_only);
-}
-
-size_t memscope_native_frames_resident_bytes(void) {
-    return 0;
-}
-
-#endif
