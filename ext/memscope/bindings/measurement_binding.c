@@ -7,8 +7,8 @@
 
 #include "base/copy.h"
 #include "init.h"
-#include "kernel/peak.h"
-#include "malloc/thread_bytes.h"
+#include "kernel/process.h"
+#include "malloc/allocator.h"
 #include "ruby/heap/ruby_heap.h"
 #include "ruby/ractors.h"
 #include "ruby/ruby_private.h"

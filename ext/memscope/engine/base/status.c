@@ -3,19 +3,8 @@
 #include <errno.h>
 #include <stddef.h>
 
-static const char *const ids[] = {
-    [MEMSCOPE_OK] = "ok",
-    [MEMSCOPE_UNSUPPORTED] = "unsupported",
-    [MEMSCOPE_DENIED] = "denied",
-    [MEMSCOPE_NOT_FOUND] = "not_found",
-    [MEMSCOPE_MALFORMED] = "malformed",
-    [MEMSCOPE_NO_MEMORY] = "no_memory",
-    [MEMSCOPE_TRUNCATED] = "truncated",
-    [MEMSCOPE_IO] = "io",
-    [MEMSCOPE_EXHAUSTED] = "exhausted",
-    [MEMSCOPE_NO_FILE] = "no_file",
-    [MEMSCOPE_SHARED] = "shared",
-};
+#define STATUS(name, id) #id,
+static const char *const ids[] = {MEMSCOPE_STATUSES(STATUS)};
 
 const char *memscope_status_id(enum memscope_status status) {
     return (size_t)status < sizeof ids / sizeof *ids ? ids[status] : ids[MEMSCOPE_IO];

@@ -6,19 +6,23 @@
  */
 #pragma once
 
-enum memscope_status {
-    MEMSCOPE_OK = 0,
-    MEMSCOPE_UNSUPPORTED, /* this platform, kernel or allocator has no such thing */
-    MEMSCOPE_DENIED,      /* it exists, and the kernel refuses it to this process (EACCES, EPERM, seccomp) */
-    MEMSCOPE_NOT_FOUND,   /* the file, key or symbol is not there */
-    MEMSCOPE_MALFORMED,   /* it was read and does not have the documented form */
-    MEMSCOPE_NO_MEMORY,   /* no memory could be mapped, or no room is left in a scratch */
-    MEMSCOPE_TRUNCATED,   /* it is larger than the room given */
-    MEMSCOPE_IO,          /* any other errno of a read */
-    MEMSCOPE_EXHAUSTED,   /* a limit on the number of processes is reached */
-    MEMSCOPE_NO_FILE,     /* no descriptor is free (EMFILE, ENFILE) */
-    MEMSCOPE_SHARED,      /* a child of memscope shared all pages during the reading (kernel/own_children.h) */
-};
+/* STATUS(name, id) */
+#define MEMSCOPE_STATUSES(STATUS)                                                                                      \
+    STATUS(OK, ok)                                                                                                     \
+    STATUS(UNSUPPORTED, unsupported) /* this platform, kernel or allocator has no such thing */                        \
+    STATUS(DENIED, denied)       /* it exists, and the kernel refuses it to this process (EACCES, EPERM, seccomp) */   \
+    STATUS(NOT_FOUND, not_found) /* the file, key or symbol is not there */                                            \
+    STATUS(MALFORMED, malformed) /* it was read and does not have the documented form */                               \
+    STATUS(NO_MEMORY, no_memory) /* no memory could be mapped, or no room is left in a scratch */                      \
+    STATUS(TRUNCATED, truncated) /* it is larger than the room given */                                                \
+    STATUS(IO, io)               /* any other errno of a read */                                                       \
+    STATUS(EXHAUSTED, exhausted) /* a limit on the number of processes is reached */                                   \
+    STATUS(NO_FILE, no_file)     /* no descriptor is free (EMFILE, ENFILE) */                                          \
+    STATUS(SHARED, shared)       /* a child of memscope shared all pages during the reading (kernel/own_children.h) */
+
+#define STATUS(name, id) MEMSCOPE_##name,
+enum memscope_status { MEMSCOPE_STATUSES(STATUS) };
+#undef STATUS
 
 /* The id of a status, such as "denied". lib/memscope/value/reasons.words has a sentence for each. Any context. */
 const char *memscope_status_id(enum memscope_status status);

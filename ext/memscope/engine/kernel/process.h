@@ -60,3 +60,11 @@ enum memscope_status memscope_process_status_read(const char *process, struct me
 enum memscope_status memscope_statm_parse(const char *text, struct memscope_statm *statm);
 enum memscope_status memscope_process_memory_parse(const char *text, const char *file,
                                                    struct memscope_process_memory *memory);
+
+/*
+ * Lowers the highest RSS (VmHWM) of this process to the current RSS, for everything that reads it (write "5" to
+ * /proc/self/clear_refs, Linux 4.0). Returns MEMSCOPE_NOT_FOUND for a kernel without CONFIG_PROC_PAGE_MONITOR. Like the
+ * reading, takes microseconds.
+ */
+enum memscope_status memscope_peak_reset(void);
+enum memscope_status memscope_peak_read(uint64_t *bytes);

@@ -82,9 +82,7 @@ static bool describe_owner(const struct memscope_shared_object *object, void *co
 }
 
 static void find_owner(const void *address, struct owner *owner) {
-    owner->address = (uintptr_t)address;
-    owner->found = owner->is_glibc = owner->is_musl = owner->is_jemalloc = false;
-    owner->path[0] = '\0';
+    *owner = (struct owner){.address = (uintptr_t)address};
     memscope_each_shared_object(describe_owner, owner);
     if (owner->found && owner->path[0] == '\0') {
         ssize_t length = readlink("/proc/self/exe", owner->path, sizeof owner->path - 1);
@@ -294,4 +292,15 @@ bool memscope_allocator_live_bytes(uint64_t *bytes) {
         return false;
     *bytes = totals.uordblks + totals.hblkhd;
     return true;
+}
+
+enum memscope_status memscope_thread_bytes_find(struct memscope_thread_bytes *bytes) {
+    enum memscope_status status;
+
+    if (memscope_allocator_current()->name != MEMSCOPE_ALLOCATOR_JEMALLOC)
+        return MEMSCOPE_UNSUPPORTED;
+    status = memscope_jemalloc_read("thread.allocatedp", &bytes->allocated, sizeof bytes->allocated);
+    if (status != MEMSCOPE_OK)
+        return status;
+    return memscope_jemalloc_read("thread.deallocatedp", &bytes->freed, sizeof bytes->freed);
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/record.h"
+#include "base/status.h"
 #include "base/text.h"
 
 #define MEMSCOPE_ALLOCATOR_PATH 4096
@@ -142,3 +143,18 @@ typedef void (*memscope_path_visitor)(const char *path, void *context);
  * unseen. Holds the dynamic linker's lock during the visits, so the visitor must not allocate.
  */
 void memscope_allocator_mallopt_callers(memscope_path_visitor visit, void *context);
+
+/*
+ * Bytes that a thread has allocated and freed through malloc since it began, rounded up to size classes: the addresses
+ * of jemalloc's counters, valid while the thread lives.
+ */
+struct memscope_thread_bytes {
+    const uint64_t *allocated, *freed;
+};
+
+/*
+ * Finds the counters of the calling thread. Returns MEMSCOPE_UNSUPPORTED unless a jemalloc serves malloc, and
+ * MEMSCOPE_NOT_FOUND for a jemalloc without these counters (5.2.1 and earlier without config.stats). Allocates nothing
+ * after the first mallctl of the process.
+ */
+enum memscope_status memscope_thread_bytes_find(struct memscope_thread_bytes *bytes);

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 #include "base/status.h"
-#include "malloc/thread_bytes.h"
+#include "malloc/allocator.h"
 
 /*
  * Counts for the calling thread from now on. Fails as memscope_import_sampler_record does, and with

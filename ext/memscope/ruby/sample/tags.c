@@ -1,7 +1,7 @@
 #include "ruby/sample/tags.h"
 
 #include "base/scratch.h"
-#include "malloc/thread_bytes.h"
+#include "malloc/allocator.h"
 #include "ruby/ruby_private.h"
 #include "ruby/sample/interned.h"
 #include "sampling/tag_allocations.h"
