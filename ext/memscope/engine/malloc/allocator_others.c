@@ -8,31 +8,23 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A function that only one kind of allocator exports, found by the walk. */
-struct candidate {
-    const void *function; /* <prefix>mallctl, mi_version or tc_version */
-    enum memscope_allocator_name name;
-    char prefix[sizeof((struct memscope_other_allocator *)NULL)->prefix];
-    char path[MEMSCOPE_ALLOCATOR_PATH];
-};
-
+/* By functions that only one kind of allocator exports: <prefix>mallctl, mi_version or tc_version. */
 struct candidates {
     const struct memscope_shared_object *object; /* being visited */
     size_t count;
-    struct candidate list[2 * MEMSCOPE_OTHER_ALLOCATORS];
+    struct memscope_other_allocator list[2 * MEMSCOPE_OTHER_ALLOCATORS];
 };
 
 static void add(struct candidates *candidates, enum memscope_allocator_name name, const void *function,
                 const char *prefix, size_t prefix_length) {
-    struct candidate *candidate = &candidates->list[candidates->count];
+    struct memscope_other_allocator *candidate = &candidates->list[candidates->count];
 
     if (candidates->count == sizeof candidates->list / sizeof candidates->list[0])
         return;
     candidates->count++;
-    candidate->function = function;
-    candidate->name = name;
+    *candidate =
+        (struct memscope_other_allocator){.name = name, .function = function, .allocated_bytes = MEMSCOPE_UNKNOWN};
     memcpy(candidate->prefix, prefix, prefix_length);
-    candidate->prefix[prefix_length] = '\0';
     snprintf(candidate->path, sizeof candidate->path, "%s", candidates->object->path);
 }
 
@@ -87,23 +79,19 @@ static bool describe_jemalloc(memscope_mallctl mallctl, struct memscope_other_al
  * the function may then be another object's. Calling an idle jemalloc makes it set up its ctl tables. jemalloc's own
  * constructor initialised it at load.
  */
-static bool describe(const struct candidate *candidate, uint64_t generation, struct memscope_other_allocator *other) {
+static bool describe(struct memscope_other_allocator *other, uint64_t generation) {
     enum memscope_allocator_name serving = memscope_allocator_current()->name;
-    void *handle = dlopen(candidate->path[0] ? candidate->path : NULL, RTLD_LAZY | RTLD_NOLOAD);
+    void *handle = dlopen(other->path[0] ? other->path : NULL, RTLD_LAZY | RTLD_NOLOAD);
     bool is_other = handle != NULL && memscope_shared_objects_generation() == generation &&
-                    (candidate->name == MEMSCOPE_ALLOCATOR_JEMALLOC || candidate->name != serving);
+                    (other->name == MEMSCOPE_ALLOCATOR_JEMALLOC || other->name != serving);
 
-    *other = (struct memscope_other_allocator){
-        .name = candidate->name, .function = candidate->function, .allocated_bytes = MEMSCOPE_UNKNOWN};
-    memcpy(other->prefix, candidate->prefix, sizeof other->prefix);
-    memcpy(other->path, candidate->path, sizeof other->path);
-    if (is_other && candidate->name == MEMSCOPE_ALLOCATOR_JEMALLOC)
-        is_other = describe_jemalloc((memscope_mallctl)(uintptr_t)candidate->function, other);
-    else if (is_other && candidate->name == MEMSCOPE_ALLOCATOR_MIMALLOC)
-        memscope_allocator_mimalloc_version(((int (*)(void))(uintptr_t)candidate->function)(), other->version,
+    if (is_other && other->name == MEMSCOPE_ALLOCATOR_JEMALLOC)
+        is_other = describe_jemalloc((memscope_mallctl)(uintptr_t)other->function, other);
+    else if (is_other && other->name == MEMSCOPE_ALLOCATOR_MIMALLOC)
+        memscope_allocator_mimalloc_version(((int (*)(void))(uintptr_t)other->function)(), other->version,
                                             sizeof other->version);
     else if (is_other)
-        memscope_allocator_tcmalloc_version((memscope_tc_version)(uintptr_t)candidate->function, other->version,
+        memscope_allocator_tcmalloc_version((memscope_tc_version)(uintptr_t)other->function, other->version,
                                             sizeof other->version);
     if (is_other && other->path[0] == '\0') {
         ssize_t length = readlink("/proc/self/exe", other->path, sizeof other->path - 1);
@@ -149,31 +137,24 @@ static void read_figures(struct memscope_other_allocator *other, uint64_t genera
         dlclose(handle);
 }
 
-static void read_all_figures(struct memscope_other_allocator *list, size_t count, uint64_t generation) {
-    for (size_t index = 0; index < count; index++)
-        if (list[index].name == MEMSCOPE_ALLOCATOR_JEMALLOC)
-            read_figures(&list[index], generation);
-}
-
 size_t memscope_allocator_others(const struct memscope_other_allocator **others) {
-    static struct memscope_other_allocator list[MEMSCOPE_OTHER_ALLOCATORS];
-    static struct candidates candidates;
+    static struct candidates candidates; /* the others among them are kept, first in the list */
     static uint64_t generation;
     static size_t count;
     uint64_t now = memscope_shared_objects_generation();
 
-    *others = list;
-    if (generation != 0 && now == generation) {
-        read_all_figures(list, count, generation);
-        return count;
+    *others = candidates.list;
+    if (generation == 0 || now != generation) {
+        generation = now;
+        candidates.count = count = 0;
+        memscope_each_shared_object(collect, &candidates);
+        for (size_t index = 0; index < candidates.count && count < MEMSCOPE_OTHER_ALLOCATORS; index++)
+            if (describe(&candidates.list[index], generation))
+                candidates.list[count++] = candidates.list[index];
     }
-    generation = now;
-    candidates.count = count = 0;
-    memscope_each_shared_object(collect, &candidates);
-    for (size_t index = 0; index < candidates.count && count < MEMSCOPE_OTHER_ALLOCATORS; index++)
-        if (describe(&candidates.list[index], generation, &list[count]))
-            count++;
-    read_all_figures(list, count, generation);
+    for (size_t index = 0; index < count; index++)
+        if (candidates.list[index].name == MEMSCOPE_ALLOCATOR_JEMALLOC)
+            read_figures(&candidates.list[index], generation);
     return count;
 }
 
