@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include "ledger/malloc_blocks_parts.h"
+#include "malloc/jemalloc_arenas.h"
 #include "malloc/jemalloc_keys.h"
 
 /* Slabs per batch_query. */
@@ -18,38 +19,22 @@ struct utilization {
 
 /* ---- geometry -------------------------------------------------------------------------------------------------- */
 
-static bool read_class(const struct memscope_jemalloc_binding *jemalloc, const struct memscope_mib keys[3], size_t bin,
-                       struct memscope_slab_class *slab_class) {
-    struct memscope_mib mibs[3] = {keys[0], keys[1], keys[2]};
-    uint64_t region_bytes, slab_bytes, regions;
-
-    for (size_t key = 0; key < 3; key++)
-        mibs[key].parts[MEMSCOPE_MIB_CONSTANT] = bin;
-    if (!memscope_jemalloc_read_mib(jemalloc, &mibs[0], sizeof(size_t), &region_bytes) ||
-        !memscope_jemalloc_read_mib(jemalloc, &mibs[1], sizeof(size_t), &slab_bytes) ||
-        !memscope_jemalloc_read_mib(jemalloc, &mibs[2], sizeof(uint32_t), &regions))
-        return false;
-    *slab_class = (struct memscope_slab_class){(uint32_t)region_bytes, (uint32_t)slab_bytes, (uint32_t)regions};
-    return true;
-}
-
 /* Resolves the names here, since the first lookup of a name takes a lock and must not happen in a forked child. */
 bool memscope_jemalloc_blocks_open(struct memscope_malloc_blocks *blocks) {
     struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
-    struct memscope_mib keys[3], bins;
-    uint64_t count;
+    struct memscope_jemalloc_classes classes;
 
-    if (!jemalloc.by_mib || !jemalloc.block_size || blocks->ledger->jemalloc_status != MEMSCOPE_OK)
+    if (!jemalloc.by_mib || !jemalloc.block_size || blocks->ledger->jemalloc_status != MEMSCOPE_OK ||
+        memscope_jemalloc_read_classes(&blocks->marks, false, MEMSCOPE_ALL_ARENAS, &classes) != MEMSCOPE_OK)
         return false;
-    keys[0] = memscope_jemalloc_mib(&jemalloc, "arenas.bin.0.size");
-    keys[1] = memscope_jemalloc_mib(&jemalloc, "arenas.bin.0.slab_size");
-    keys[2] = memscope_jemalloc_mib(&jemalloc, "arenas.bin.0.nregs");
-    bins = memscope_jemalloc_mib(&jemalloc, "arenas.nbins");
-    if (!memscope_jemalloc_read_mib(&jemalloc, &bins, sizeof(unsigned), &count) || count > MEMSCOPE_SLAB_CLASSES)
-        return false;
-    for (; blocks->class_count < count; blocks->class_count++)
-        if (!read_class(&jemalloc, keys, blocks->class_count, &blocks->classes[blocks->class_count]))
+    for (size_t bin = 0; bin < classes.count && !classes.list[bin].large; bin++) {
+        const struct memscope_jemalloc_row *size = &classes.list[bin].size; /* bytes of a region and a slab, regions */
+
+        if (bin == MEMSCOPE_SLAB_CLASSES || (size->known & 7) != 7)
             return false;
+        blocks->classes[blocks->class_count++] = (struct memscope_slab_class){
+            (uint32_t)size->values[0], (uint32_t)size->values[1], (uint32_t)size->values[2]};
+    }
     blocks->batch_query = memscope_jemalloc_mib(&jemalloc, "experimental.utilization.batch_query");
     return true;
 }
