@@ -305,19 +305,18 @@ struct dynamic {
 };
 
 static void take_entry(const struct memscope_shared_object *object, const Elf64_Dyn *entry, struct dynamic *dynamic) {
-    const struct {
-        Elf64_Sxword tag;
-        uint64_t *address;
-    } addresses[] = {{DT_SYMTAB, &dynamic->symbols},
-                     {DT_STRTAB, &dynamic->names},
-                     {DT_GNU_HASH, &dynamic->gnu_hash},
-                     {DT_HASH, &dynamic->hash}};
+    uint64_t address = (uintptr_t)memscope_shared_object_dynamic_address(object, entry->d_un.d_ptr);
 
     if (entry->d_tag == DT_STRSZ)
         dynamic->names_size = entry->d_un.d_val;
-    for (size_t index = 0; index < sizeof addresses / sizeof addresses[0]; index++)
-        if (addresses[index].tag == entry->d_tag)
-            *addresses[index].address = (uintptr_t)memscope_shared_object_dynamic_address(object, entry->d_un.d_ptr);
+    else if (entry->d_tag == DT_SYMTAB)
+        dynamic->symbols = address;
+    else if (entry->d_tag == DT_STRTAB)
+        dynamic->names = address;
+    else if (entry->d_tag == DT_GNU_HASH)
+        dynamic->gnu_hash = address;
+    else if (entry->d_tag == DT_HASH)
+        dynamic->hash = address;
 }
 
 static enum memscope_status read_dynamic(const struct memscope_elf_source *source,

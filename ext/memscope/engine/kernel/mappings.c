@@ -75,16 +75,6 @@ struct parser {
     struct memscope_mapping passed_over;
 };
 
-static enum memscope_status begin(struct parser *parser, const struct memscope_mappings_memory *memory,
-                                  struct memscope_mappings *mappings) {
-    memset(parser, 0, sizeof *parser);
-    parser->memory = memory;
-    parser->mappings = mappings;
-    mappings->count = 0;
-    mappings->list = memscope_scratch_take(memory->list, 0);
-    return mappings->list == NULL ? MEMSCOPE_NO_MEMORY : MEMSCOPE_OK;
-}
-
 /*
  * The kernel returns the file in parts. Between two parts, the mapping listed last may be merged into a larger one: it
  * stays in the list, and only the rest of the larger mapping is added.
@@ -118,12 +108,12 @@ enum memscope_status memscope_mappings_read_file(const char *path, const struct 
                                                  struct memscope_mappings *mappings) {
     char window[WINDOW];
     struct memscope_text_lines lines = {.window = window, .capacity = sizeof window};
-    struct parser parser;
-    enum memscope_status status = begin(&parser, memory, mappings);
+    struct parser parser = {.memory = memory, .mappings = mappings};
+    enum memscope_status status;
     const char *line;
 
-    if (status == MEMSCOPE_OK)
-        status = memscope_text_lines_open(&lines, path);
+    *mappings = (struct memscope_mappings){.list = memscope_scratch_take(memory->list, 0)};
+    status = mappings->list == NULL ? MEMSCOPE_NO_MEMORY : memscope_text_lines_open(&lines, path);
     if (status != MEMSCOPE_OK)
         return status;
     while (status == MEMSCOPE_OK && (line = memscope_text_lines_next(&lines)) != NULL)

@@ -236,38 +236,29 @@ static void add_chunk(struct memscope_chunk_walk *walk, struct memscope_chunk_su
     sum->resident_bytes += resident_between(walk, start, end);
 }
 
-/* The bytes that malloc_trim returns, their part that other processes map too, and those that the kernel refuses. */
-struct trimmable {
-    uint64_t bytes, shared_bytes, kept_bytes;
-};
+/* Adds the resident part of pages that malloc_trim returns. */
+static void add_trimmable(struct memscope_chunk_walk *walk, struct memscope_range pages,
+                          struct memscope_chunk_totals *totals) {
+    uint64_t bytes = resident_between(walk, pages.start, pages.end);
+    uint64_t shared = bytes > 0 ? memscope_sharing_between(&walk->sharing, pages.start, pages.end) : 0;
 
-static struct trimmable measure(struct memscope_chunk_walk *walk, struct memscope_range pages) {
-    struct trimmable amount = {.bytes = resident_between(walk, pages.start, pages.end)};
-
-    if (amount.bytes > 0)
-        amount.shared_bytes = memscope_sharing_between(&walk->sharing, pages.start, pages.end);
-    if (amount.shared_bytes > amount.bytes) /* a page that was mapped after residency was read */
-        amount.shared_bytes = amount.bytes;
-    return amount;
+    totals->trimmable_bytes += bytes;
+    totals->trimmable_shared_bytes += shared < bytes ? shared : bytes; /* a page may have been mapped in between */
 }
 
 /*
- * The trimmable part of a free chunk. mtrim returns that part with a single call of madvise, which fails if any of the
- * pages is locked.
+ * Adds the trimmable part of a free chunk. mtrim returns that part with a single call of madvise, which fails if any of
+ * the pages is locked.
  */
-static struct trimmable trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
-    struct memscope_range pages = memscope_pages_of_free_chunk(start, end);
+static void add_free(struct memscope_chunk_walk *walk, struct memscope_range chunk,
+                     struct memscope_chunk_totals *totals) {
+    struct memscope_range pages = memscope_pages_of_free_chunk(chunk.start, chunk.end);
 
     if (pages.end > pages.start &&
         (walk->returns_nothing || (walk->has_locked_memory && memscope_is_locked(pages.start, pages.end))))
-        return (struct trimmable){.kept_bytes = resident_between(walk, pages.start, pages.end)};
-    return measure(walk, pages);
-}
-
-static void add_trimmable(struct memscope_chunk_totals *totals, struct trimmable amount) {
-    totals->trimmable_bytes += amount.bytes;
-    totals->trimmable_shared_bytes += amount.shared_bytes;
-    totals->kept_bytes += amount.kept_bytes;
+        totals->kept_bytes += resident_between(walk, pages.start, pages.end);
+    else
+        add_trimmable(walk, pages, totals);
 }
 
 /*
@@ -319,7 +310,7 @@ static void stop(struct memscope_chunk_totals *totals, uint64_t rest) {
 static void end_run(struct memscope_chunk_walk *walk, struct heap *heap, uintptr_t chunk,
                     struct memscope_chunk_totals *totals) {
     if (heap->run.end == chunk)
-        add_trimmable(totals, trimmable(walk, heap->run.start, heap->run.end));
+        add_free(walk, heap->run, totals);
     heap->run = (struct memscope_range){0, 0};
 }
 
@@ -332,8 +323,8 @@ static void add_top(struct memscope_chunk_walk *walk, const struct heap *heap, u
     add_chunk(walk, &totals->top, chunk, heap->end);
     visit(walk, heap->trims_top ? MEMSCOPE_CHUNK_MAIN_TOP : MEMSCOPE_CHUNK_TOP, chunk, heap->end);
     if (heap->trims_top)
-        add_trimmable(totals, measure(walk, memscope_pages_of_free_chunk(
-                                                heap->run.end == chunk ? heap->run.start : chunk, heap->end)));
+        add_trimmable(walk, memscope_pages_of_free_chunk(heap->run.end == chunk ? heap->run.start : chunk, heap->end),
+                      totals);
 }
 
 /* Adds a chunk below the heap's top. */

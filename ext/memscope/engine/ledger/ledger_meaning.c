@@ -56,6 +56,11 @@ const struct memscope_chunk_sum *memscope_ledger_row_chunks(const struct memscop
     }
 }
 
+static struct memscope_row_check check_of(const char *source, uint64_t expected, uint64_t actual) {
+    return (struct memscope_row_check){
+        .source = source, .expected_bytes = expected, .actual_bytes = actual, .verified = expected == actual};
+}
+
 bool memscope_ledger_row_check(const struct memscope_ledger *ledger, enum memscope_row row,
                                struct memscope_row_check *check) {
     const struct memscope_ruby_layout *ruby = ledger->request->ruby;
@@ -63,20 +68,14 @@ bool memscope_ledger_row_check(const struct memscope_ledger *ledger, enum memsco
     uint64_t pages = ruby->heap_page_count + empty + ledger->ruby.whole_pages_found;
 
     if (row == MEMSCOPE_ROW_malloc && ledger->jemalloc_status == MEMSCOPE_OK)
-        *check = (struct memscope_row_check){.source = "jemalloc stats.mapped + stats.retained",
-                                             .expected_bytes = memscope_ledger_jemalloc_expected(ledger),
-                                             .actual_bytes = ledger->jemalloc_space_bytes};
+        *check = check_of("jemalloc stats.mapped + stats.retained", memscope_ledger_jemalloc_expected(ledger),
+                          ledger->jemalloc_space_bytes);
     else if (row == MEMSCOPE_ROW_ruby_heap && page > 0)
-        *check = (struct memscope_row_check){.source = "GC.stat heap_allocated_pages",
-                                             .expected_bytes = ruby->allocated_page_count * page,
-                                             .actual_bytes = pages * page};
+        *check = check_of("GC.stat heap_allocated_pages", ruby->allocated_page_count * page, pages * page);
     else if (row == MEMSCOPE_ROW_empty_pages && page > 0)
-        *check = (struct memscope_row_check){.source = "GC.stat empty pages",
-                                             .expected_bytes = ruby->empty_page_count * page,
-                                             .actual_bytes = empty * page};
+        *check = check_of("GC.stat empty pages", ruby->empty_page_count * page, empty * page);
     else
         return false;
-    check->verified = check->expected_bytes == check->actual_bytes;
     return true;
 }
 

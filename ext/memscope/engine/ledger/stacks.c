@@ -61,27 +61,23 @@ static bool stack_of(const uintptr_t *words, size_t count, uintptr_t descriptor,
     return false;
 }
 
-/* The result of a walk through one of glibc's lists. */
-struct walk {
-    uint64_t found;
-    bool complete; /* returned to the list's head */
-};
-
 static uintptr_t head_of(const struct thread_library *library, int list) {
     return library->linker_state + library->used_lists + (size_t)list * sizeof(struct list_node);
 }
 
 /*
- * The lists are read without their lock. If a thread ends during the walk, its stack moves to another list, and its
- * node leads to that list's head, or its stack is unmapped, and its node cannot be read.
+ * Counts the stacks in a list, and returns true if it was complete. Lists are read without their lock. If a thread ends
+ * during the walk, its stack moves to another list, and its node leads to that list's head, or its stack is unmapped,
+ * and its node cannot be read.
  */
-static struct walk walk_list(const struct thread_library *library, const struct memscope_search *search, int list) {
+static bool walk_list(const struct thread_library *library, const struct memscope_search *search, int list,
+                      uint64_t *found) {
     uintptr_t head = head_of(library, list), words[DESCRIPTOR_LIMIT / sizeof(uintptr_t)];
     struct list_node node;
-    struct walk walk = {0};
 
+    *found = 0;
     if (!memscope_own_memory_read(search->memory, head, &node, sizeof node))
-        return walk;
+        return false;
     for (size_t steps = 0; node.next != head && node.next > library->node && steps < THREAD_LIMIT; steps++) {
         uintptr_t descriptor = node.next - library->node;
         struct memscope_range stack;
@@ -92,24 +88,21 @@ static struct walk walk_list(const struct thread_library *library, const struct 
             break;
         if (stack_of(words, library->descriptor_bytes / sizeof words[0], descriptor, &stack)) {
             memscope_claims_add(search->claims, stack.start, stack.end, MEMSCOPE_ROW_threads, 0);
-            walk.found++;
+            ++*found;
         }
         memcpy(&node, (const char *)words + library->node, sizeof node);
     }
-    walk.complete = node.next == head;
-    return walk;
+    return node.next == head;
 }
 
 /* Repeats a walk during which threads started or ended, at most WALKS - 1 times. The last walk's result stands. */
 static uint64_t claim_list(const struct thread_library *library, const struct memscope_search *search, int list) {
     size_t count = search->claims->count;
-    struct walk walk = walk_list(library, search, list);
+    uint64_t found;
 
-    for (int left = WALKS - 1; left > 0 && !walk.complete; left--) {
+    for (int left = WALKS - 1; !walk_list(library, search, list, &found) && left > 0; left--)
         memscope_claims_withdraw(search->claims, count);
-        walk = walk_list(library, search, list);
-    }
-    return walk.found;
+    return found;
 }
 
 enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
