@@ -45,6 +45,17 @@ class TracerTest < Minitest::Test
     end
   end
 
+  # 6,000 mappings of small stacks take longer to copy than their pages.
+  def test_many_mappings_count_in_the_predicted_pause
+    fibers = "K = Array.new(3_000) { Fiber.new { Fiber.yield }.tap(&:resume) }; puts; $stdout.flush; sleep"
+    running(RbConfig.ruby, "-e", fibers) do |pid|
+      name, _refused, pause_ms, = refusal(pid, pause_limit_ms: 1)
+
+      assert_equal "pause", name
+      assert_operator pause_ms.to_i, :>=, 24
+    end
+  end
+
   def test_a_program_with_a_constant_of_the_same_name_is_refused
     running(RbConfig.ruby, "-W0", "-e", "Memscope = 1; puts; $stdout.flush; sleep") do |pid|
       assert_equal ["so_refused", pid.to_s, "memscope.so", "Init_memscope raised"], refusal(pid)

@@ -71,6 +71,7 @@ static bool look_at_mapping(const struct memscope_mapping *mapping, void *contex
 
     objects->denied = !objects->any && !may_read(objects->target->pid, mapping->start);
     objects->any = true;
+    objects->target->mappings++;
     if (strcmp(mapping->name, "[vdso]") == 0) {
         objects->vdso = mapping->start;
         objects->vdso_end = mapping->end;

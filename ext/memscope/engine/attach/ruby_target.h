@@ -17,6 +17,7 @@ struct memscope_ruby_target {
     pid_t pid;
     uint64_t started; /* ticks since the machine booted */
     int process;      /* a pidfd, which no other process with this pid can have; -1 if the kernel has none */
+    size_t mappings;  /* how many */
     struct memscope_remote_module ruby, libc;
     char libc_name[32]; /* of its file, "none" if it has not been found */
     bool is_glibc;
