@@ -1,6 +1,7 @@
 #include "elf/functions.h"
 
 #include "base/merge_sort.h"
+#include "base/range.h"
 
 #include <string.h>
 
@@ -66,20 +67,16 @@ bool memscope_functions_sort(struct memscope_functions *functions, struct memsco
     return true;
 }
 
+static bool starts_by(const void *function, uint64_t address) {
+    return ((const struct memscope_function *)function)->start <= address;
+}
+
 const struct memscope_function *memscope_functions_find(const struct memscope_functions *functions, uintptr_t address) {
     const struct memscope_function *list = functions->list;
-    size_t low = 0, high = functions->count;
+    size_t after = memscope_position(list, functions->count, sizeof *list, address, starts_by);
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (list[middle].start <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (size_t back = 1; back <= low && back <= NESTING_LIMIT; back++)
-        if (address < list[low - back].end)
-            return &list[low - back];
+    for (size_t back = 1; back <= after && back <= NESTING_LIMIT; back++)
+        if (address < list[after - back].end)
+            return &list[after - back];
     return NULL;
 }

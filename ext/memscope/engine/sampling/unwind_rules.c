@@ -421,20 +421,15 @@ static bool is_whole(const struct index *index, uintptr_t end) {
     return end >= table && index->count <= (end - table) / sizeof *index->table;
 }
 
+static bool begins_by(const void *entry, uint64_t position) {
+    return ((const struct entry *)entry)->function <= (int64_t)position;
+}
+
 /* The last entry whose function begins at or before `position`, NULL if all begin after it. */
 static const struct entry *search(const struct index *index, int64_t position) {
-    const struct entry *table = index->table;
-    size_t low = 0, high = index->count;
+    size_t after = memscope_position(index->table, index->count, sizeof *index->table, (uint64_t)position, begins_by);
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (table[middle].function <= position)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low > 0 ? &table[low - 1] : NULL;
+    return after > 0 ? &index->table[after - 1] : NULL;
 }
 
 struct memscope_unwind_rule memscope_unwind_rule_of(const struct memscope_loaded_object *object, uintptr_t address) {
