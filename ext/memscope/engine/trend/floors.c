@@ -57,30 +57,18 @@ double memscope_floors_noise(const double *values, size_t count) {
     return memscope_noise(values + count - taken, taken, room);
 }
 
-static double least(const double *values, size_t count) {
-    double value = values[0];
-
-    for (size_t index = 1; index < count; index++)
-        value = fmin(value, values[index]);
-    return value;
-}
-
-static double most(const double *values, size_t count) {
-    double value = values[0];
-
-    for (size_t index = 1; index < count; index++)
-        value = fmax(value, values[index]);
-    return value;
-}
-
 /* The first point after the last restart. */
 static size_t last_restart(const double *rss, size_t count, double noise) {
     for (size_t index = count < NEIGHBOURS ? 0 : count - NEIGHBOURS + 1; index-- > NEIGHBOURS;) {
-        double before = rss[index - 1] * (1 - RESTART_SHARE);
+        double before = rss[index - 1], after = rss[index];
 
-        if (rss[index] < before &&
-            most(rss + index, NEIGHBOURS) < least(rss + index - NEIGHBOURS, NEIGHBOURS) * (1 - RESTART_SHARE) &&
-            rss[index - 1] - rss[index] > OUTLIER * noise)
+        if (after >= before * (1 - RESTART_SHARE) || before - after <= OUTLIER * noise)
+            continue;
+        for (size_t distance = 1; distance < NEIGHBOURS; distance++) { /* the least before, the most after */
+            before = fmin(before, rss[index - 1 - distance]);
+            after = fmax(after, rss[index + distance]);
+        }
+        if (after < before * (1 - RESTART_SHARE))
             return index;
     }
     return 0;
@@ -97,10 +85,13 @@ static bool is_outlier(const double *rss, size_t count, size_t index, double noi
     return fabs(rss[index] - memscope_median(near, 5)) > OUTLIER * noise;
 }
 
-/* Adds the mean of the points first to after - 1, without outliers. Returns false if all are outliers. */
-static bool take_mean(const struct memscope_trend *trend, size_t first, size_t after, const bool *is_out,
+/*
+ * Adds the mean of the points first to after - 1, without outliers, in front of the points so far, which are the last
+ * of each array. Adds none if all are outliers.
+ */
+static void take_mean(const struct memscope_trend *trend, size_t first, size_t after, const bool *is_out,
                       struct memscope_floors *floors) {
-    size_t at = floors->count, taken = 0;
+    size_t at = MEMSCOPE_TREND_POINTS - 1 - floors->count, taken = 0;
     double seconds = 0, sums[MEMSCOPE_SERIES] = {0};
 
     for (size_t index = first; index < after; index++) {
@@ -113,22 +104,17 @@ static bool take_mean(const struct memscope_trend *trend, size_t first, size_t a
             sums[layer] += trend->layers[layer] != NULL ? trend->layers[layer][index] : 0;
     }
     if (taken == 0)
-        return false;
+        return;
     floors->hours[at] = seconds / (double)taken / 3600;
     floors->sizes[at] = (double)taken;
     for (int series = 0; series < MEMSCOPE_SERIES; series++)
         floors->values[series][at] = sums[series] / (double)taken / MEBIBYTE;
     floors->count++;
-    return true;
 }
 
-static void reverse(double *values, size_t count) {
-    for (size_t index = 0; index < count / 2; index++) {
-        double value = values[index];
-
-        values[index] = values[count - 1 - index];
-        values[count - 1 - index] = value;
-    }
+/* Moves the last points of an array to its beginning. */
+static void move_to_front(double *values, size_t count) {
+    memmove(values, values + MEMSCOPE_TREND_POINTS - count, count * sizeof *values);
 }
 
 void memscope_floors_take(const struct memscope_trend *trend, struct memscope_floors *floors) {
@@ -154,8 +140,8 @@ void memscope_floors_take(const struct memscope_trend *trend, struct memscope_fl
             of_size = 0;
         }
     }
-    reverse(floors->hours, floors->count);
-    reverse(floors->sizes, floors->count);
+    move_to_front(floors->hours, floors->count);
+    move_to_front(floors->sizes, floors->count);
     for (int series = 0; series < MEMSCOPE_SERIES; series++)
-        reverse(floors->values[series], floors->count);
+        move_to_front(floors->values[series], floors->count);
 }
