@@ -314,9 +314,6 @@ static enum memscope_status read_smaps(struct memscope_mappings *mappings,
                                        struct memscope_residency *residency) {
     enum memscope_status status = list_anew(mappings, memory, residency);
 
-    residency->ranges = NULL;
-    residency->range_count = 0;
-    residency->resident_bytes = 0;
     residency->source = status == MEMSCOPE_OK ? MEMSCOPE_RESIDENCY_SMAPS : MEMSCOPE_RESIDENCY_NONE;
     for (size_t index = 0; status == MEMSCOPE_OK && index < mappings->count; index++)
         residency->resident_bytes += mappings->list[index].resident_bytes;
@@ -328,11 +325,11 @@ enum memscope_status memscope_residency_read(struct memscope_mappings *mappings,
                                              struct memscope_residency *residency) {
     enum memscope_status status;
 
-    memset(residency, 0, sizeof *residency);
+    *residency = (struct memscope_residency){.source = MEMSCOPE_RESIDENCY_NONE};
     status = read_pages(mappings, memory, residency);
     if (status == MEMSCOPE_OK || status == MEMSCOPE_NO_MEMORY)
         return status;
-    residency->refusal = status;
+    *residency = (struct memscope_residency){.refusal = status};
     return read_smaps(mappings, memory, residency);
 }
 

@@ -119,7 +119,8 @@ static const void *resolved_malloc(void) {
 }
 
 /* Proves that malloc and the function are in one object, or that malloc goes through to the function's object. */
-static void set_proof(const struct owner *server, const struct owner *witness, const char *function, const char *seen) {
+static void set_proof(enum memscope_allocator_name name, const struct owner *server, const struct owner *witness,
+                      const char *function, const char *seen) {
     if (strcmp(server->path, witness->path) == 0)
         snprintf(current.proof, sizeof current.proof, "malloc and %s are both in %s; %s", function, witness->path,
                  seen);
@@ -127,6 +128,7 @@ static void set_proof(const struct owner *server, const struct owner *witness, c
         snprintf(current.proof, sizeof current.proof, "malloc is in %s and goes through to %s, which has %s: %s",
                  server->path, witness->path, function, seen);
     memcpy(current.path, witness->path, sizeof current.path);
+    current.name = name;
     current.proved = true;
 }
 
@@ -143,10 +145,9 @@ static bool prove_jemalloc(const struct owner *server) {
     snprintf(seen, sizeof seen, "thread.allocated rose by %llu across malloc(%zu)", (unsigned long long)risen,
              requested);
     /* Even if mallctl resolves to another object, malloc's own object may be the jemalloc. */
-    set_proof(server, server->is_jemalloc ? server : &witness, "mallctl", seen);
+    set_proof(MEMSCOPE_ALLOCATOR_JEMALLOC, server, server->is_jemalloc ? server : &witness, "mallctl", seen);
     if (memscope_jemalloc_read("version", &version, sizeof version) == MEMSCOPE_OK)
         snprintf(current.version, sizeof current.version, "%s", version);
-    current.name = MEMSCOPE_ALLOCATOR_JEMALLOC;
     return true;
 }
 
@@ -163,9 +164,9 @@ static bool prove_mimalloc(const struct owner *server) {
     if (!owned)
         return false;
     find_owner((const void *)(uintptr_t)mi_version, &witness);
-    set_proof(server, &witness, "mi_version", "mi_is_in_heap_region is true of a block that malloc returned");
+    set_proof(MEMSCOPE_ALLOCATOR_MIMALLOC, server, &witness, "mi_version",
+              "mi_is_in_heap_region is true of a block that malloc returned");
     memscope_allocator_mimalloc_version(mi_version(), current.version, sizeof current.version);
-    current.name = MEMSCOPE_ALLOCATOR_MIMALLOC;
     return true;
 }
 
@@ -198,10 +199,9 @@ static bool prove_tcmalloc(const struct owner *server) {
                &witness);
     snprintf(seen, sizeof seen, LIVE_BYTES_PROPERTY " rose by %zu across malloc(%zu)", after - before,
              LARGE_PROBE_SIZE);
-    set_proof(server, &witness, "MallocExtension", seen);
+    set_proof(MEMSCOPE_ALLOCATOR_TCMALLOC, server, &witness, "MallocExtension", seen);
     if (tc_version)
         memscope_allocator_tcmalloc_version(tc_version, current.version, sizeof current.version);
-    current.name = MEMSCOPE_ALLOCATOR_TCMALLOC;
     return true;
 }
 
@@ -233,9 +233,9 @@ static bool prove_glibc(const struct owner *server) {
     free(block);
     if (!proved)
         return false;
-    set_proof(server, server, "gnu_get_libc_version", "a block that malloc returned has glibc's chunk header");
+    set_proof(MEMSCOPE_ALLOCATOR_GLIBC, server, server, "gnu_get_libc_version",
+              "a block that malloc returned has glibc's chunk header");
     snprintf(current.version, sizeof current.version, "%s", gnu_get_libc_version());
-    current.name = MEMSCOPE_ALLOCATOR_GLIBC;
     return true;
 }
 

@@ -38,7 +38,7 @@ bool memscope_probe_stack(void) {
 
 #define END_LIMIT 4
 
-static uintptr_t ends[END_LIMIT];
+static uint64_t ends[END_LIMIT];
 static unsigned end_count;
 static struct memscope_range own, skipped, unwinder;
 
@@ -352,8 +352,7 @@ size_t memscope_native_frames_resident_bytes(void) {
 #endif
 
 void memscope_native_frames_learn_callers(unsigned count) {
-    uint64_t functions[END_LIMIT];
-    struct walk walk = {.words = functions, .room = count < END_LIMIT ? count : END_LIMIT, .learning = true};
+    struct walk walk = {.words = ends, .room = count < END_LIMIT ? count : END_LIMIT, .learning = true};
 
     load_libgcc();
     own = extent_of((const void *)(uintptr_t)memscope_native_frames);
@@ -361,6 +360,4 @@ void memscope_native_frames_learn_callers(unsigned count) {
     if (libgcc.backtrace && memscope_object_lookup_possible())
         libgcc.backtrace(visit, &walk);
     end_count = walk.count;
-    for (unsigned index = 0; index < end_count; index++)
-        ends[index] = functions[index];
 }
