@@ -20,6 +20,15 @@ class AttachmentTest < MemscopeTest
     end
   end
 
+  # As where the file system can only be read.
+  def test_a_process_without_a_directory_for_its_socket
+    running("ENV['MEMSCOPE_SOCKET_DIRECTORY'] = '/dev/null/none'") do |pid|
+      error = assert_raises(Failed) { Attachment.new(pid).open }
+
+      assert_match(/\Aprocess #{pid} has loaded memscope, but has no directory for its socket: /, error.message)
+    end
+  end
+
   def test_a_process_that_does_not_see_its_files
     skip "needs root and mount namespaces" unless system("unshare", "--mount", "true", err: File::NULL)
 

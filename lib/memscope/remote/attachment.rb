@@ -14,8 +14,9 @@ module Memscope
     SAFE_POINT_SECONDS = 10
     LOADING_SECONDS = 120
     POLL_SECONDS = 0.02
-    # The beginning of a thread's name, which has at most 15 bytes: Configuration::Late.
+    # The beginnings of a thread's name, which has at most 15 bytes: Configuration::Late and Sockets::Refused.
     LATE = "!Memscope::Conf"
+    REFUSED = "!Memscope::Sock"
     # The name of the thread in which Attached.run waits.
     OWN = /\Amemscope-\h{6}\z/
 
@@ -95,6 +96,7 @@ module Memscope
       until listens?
         error = (failures - @earlier).first&.last
         raise failed(:late) if error&.start_with?(LATE)
+        raise failed(:not_opened) if error&.start_with?(REFUSED)
         raise failed(:not_loaded, error: Field.line(error.delete_prefix("!"))) if error
         raise failed(:loading, seconds: LOADING_SECONDS) if Clock.now > deadline
 
