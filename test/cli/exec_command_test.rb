@@ -210,7 +210,8 @@ class ExecApplicationTest < ExecTest
 
   def test_puma
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
-    File.write(path("config.ru"), "run ->(_) { [200, {}, [#{MAPPED}, (#{TRACES}).grep_v(/bundler/).inspect]] }\n")
+    traces = "(#{TRACES}).grep_v(/bundler|\\A\\z/)"
+    File.write(path("config.ru"), "run ->(_) { [200, {}, [#{MAPPED}, #{traces}.inspect]] }\n")
     puma = %w[bundle exec puma --bind tcp://127.0.0.1:0] << path("config.ru")
     ending = ChildProcess.run_command(*RUBY, "-e", DRIVER, *memscope("exec", "--", *puma),
                                       env: { "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile") }).json

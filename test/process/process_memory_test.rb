@@ -141,10 +141,11 @@ class ProcessMemoryTest < MemscopeTest
       Process.maxgroups = 65_536
       Process.groups = (100_000...103_000).to_a
       memory = Memscope.process_memory
-      puts JSON.generate([memory.peak_rss_bytes.to_i, memory.threads, Memscope.measure { nil }.peak_bytes.class.name])
+      threads = memory.threads - Dir.children("/proc/self/task").size
+      puts JSON.generate([memory.peak_rss_bytes.to_i, threads, Memscope.measure { nil }.peak_bytes.class.name])
     RUBY
 
     assert_operator found.first, :>, 1 << 20
-    assert_equal [1, "Integer"], found.drop(1)
+    assert_equal [0, "Integer"], found.drop(1)
   end
 end

@@ -68,7 +68,8 @@ module Listening
   def preloads(given) = [ChildProcess::SANITIZER, given].compact.then { |all| all.join(":") unless all.empty? }
 
   def environment
-    { "XDG_RUNTIME_DIR" => nil, "MEMSCOPE_SOCKET_DIRECTORY" => sockets, "MEMSCOPE_LISTEN" => nil, "RUBYOPT" => nil }
+    given = { "XDG_RUNTIME_DIR" => nil, "MEMSCOPE_SOCKET_DIRECTORY" => sockets, "MEMSCOPE_LISTEN" => nil }
+    ChildProcess.environment(nil, given)
   end
 
   def sockets = File.join(@directory, "sockets")

@@ -31,10 +31,12 @@ module Memscope
                    tags: :box_without_tags }.freeze
     # Times, in milliseconds, of four-digit years.
     TIMES = (0..253_402_300_799_999)
+    # By which a process ends that has crashed: before Ruby 4.0, always by ABRT.
+    CRASHES = %w[ABRT BUS FPE ILL SEGV].freeze
     # The part of its limit that a process near its end has left.
     LITTLE = 0.05
     WORDS = Words.beside(__FILE__)
-    private_constant :AFTER, :UNRECORDED, :LITTLE, :TIMES, :WORDS
+    private_constant :AFTER, :UNRECORDED, :CRASHES, :LITTLE, :TIMES, :WORDS
 
     # One file: its checked slots, and the reasons for those that are invalid.
     # @api private
@@ -175,7 +177,7 @@ module Memscope
         return told(:exit, :exited, status: status >> 8) if signal.zero?
 
         name = Signal.signame(signal) || signal
-        told(:killed, name == "ABRT" ? :crashed : :signalled, signal: name)
+        told(:killed, CRASHES.include?(name) ? :crashed : :signalled, signal: name)
       end
 
       # The first count of the cgroup's OOM kills that was read after the process's end, and when. One that has not

@@ -78,7 +78,7 @@ class HeapAnswerTest < MemscopeTest
         $ready = true
         sleep
       end
-      Thread.new { 2.times { |at| Thread.current.thread_variable_set(:"canary_\#{at}", orders) }; $both = true; sleep }
+      Thread.new { 3.times { |at| Thread.current.thread_variable_set(:"canary_\#{at}", orders) }; $both = true; sleep }
       sleep(0.01) until $ready && $both && Thread.list.count { |one| one.status == "sleep" } == 2
       graphs = [Memscope.heap_graph, Memscope.heap_graph(paths_to: "Order", strings: true)]
       puts JSON.generate(graphs.map { |graph| [graph.paths.map(&:to_s), graph.to_json + graph.to_s] })

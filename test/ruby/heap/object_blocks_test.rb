@@ -98,7 +98,7 @@ class ObjectBlocksTest < MemscopeTest
       puts JSON.generate([before, blocks.call])
     RUBY
 
-    assert_includes COUNT..(COUNT * 2), after - before
+    assert_includes (COUNT - 20)..(COUNT * 2), after - before, "some blocks of others may have been freed"
   end
 
   # For an object of a C extension, the block of its data counts; what else it owns is counted as not followed.
