@@ -14,13 +14,11 @@ static const char *const version_names[] = {
 };
 
 #define FIGURE(field, type, v2_file, v2_key, v1_file, v1_key) #field,
-static const char *const figure_names[] = {MEMSCOPE_FIGURES_Cgroup(FIGURE)};
-#undef FIGURE
-
 #define EVENT(name, v2_file, v2_key, v1_file, v1_key) #name,
-static const char *const event_names[] = {
+static const char *const figure_names[] = {MEMSCOPE_FIGURES_Cgroup(FIGURE)
 #include "kernel/cgroup_events.def"
 };
+#undef FIGURE
 
 /* The answer that is being built, and the reading that it is built from. */
 struct answer {
@@ -70,16 +68,16 @@ static void set_headroom(struct answer *answer) {
 static void set_events(struct answer *answer) {
     VALUE events = rb_hash_new();
 
-    for (size_t index = 0; index < MEMSCOPE_CGROUP_EVENT_COUNT; index++) {
-        const struct memscope_cgroup_figure *event = &answer->cgroup->events[index];
+    for (size_t index = MEMSCOPE_CGROUP_EVENTS; index < MEMSCOPE_CGROUP_FIELDS; index++) {
+        const struct memscope_cgroup_figure *event = &answer->cgroup->figures[index];
 
         if (memscope_cgroup_is_known(event))
-            memscope_hash_set(events, event_names[index], ULL2NUM(event->value));
+            memscope_hash_set(events, figure_names[index], ULL2NUM(event->value));
     }
     memscope_hash_set(answer->body, "events", RHASH_EMPTY_P(events) ? Qnil : events);
     if (RHASH_EMPTY_P(events))
         memscope_hash_set(answer->reasons, "events",
-                          absence_of(answer, &answer->cgroup->events[MEMSCOPE_CGROUP_EVENT_oom_kill]));
+                          absence_of(answer, &answer->cgroup->figures[MEMSCOPE_CGROUP_EVENT_oom_kill]));
 }
 
 static VALUE stall_to_hash(const struct memscope_cgroup_stall *stall) {
@@ -171,7 +169,7 @@ VALUE native_cgroup(VALUE self, VALUE process, VALUE proc_root, VALUE cgroup_roo
     answer.body = rb_hash_new();
     answer.reasons = rb_hash_new();
     set_place(&answer, scan.status);
-    for (size_t index = 0; index < MEMSCOPE_CGROUP_FIGURE_COUNT; index++)
+    for (size_t index = 0; index < MEMSCOPE_CGROUP_EVENTS; index++)
         set_figure(&answer, figure_names[index], &scan.cgroup.figures[index]);
     set_figure(&answer, "working_set_bytes", &scan.cgroup.working_set);
     set_headroom(&answer);

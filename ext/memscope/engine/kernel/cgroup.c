@@ -9,10 +9,8 @@
 
 /* Marks every figure unread, for one reason. */
 static void mark_unread(struct memscope_cgroup *cgroup, enum memscope_status status) {
-    for (size_t index = 0; index < MEMSCOPE_CGROUP_FIGURE_COUNT; index++)
+    for (size_t index = 0; index < MEMSCOPE_CGROUP_FIELDS; index++)
         cgroup->figures[index].status = status;
-    for (size_t index = 0; index < MEMSCOPE_CGROUP_EVENT_COUNT; index++)
-        cgroup->events[index].status = status;
     cgroup->working_set.status = cgroup->headroom.status = cgroup->hierarchy_headroom.status = status;
     cgroup->pressure_status = status;
 }
@@ -70,19 +68,11 @@ static struct place place_of(const struct memscope_cgroup *cgroup, const struct 
 }
 
 #define FIGURE(field, type, v2_file, v2_key, v1_file, v1_key) {{v2_file, v2_key}, {v1_file, v1_key}},
-static const struct source figure_sources[] = {MEMSCOPE_FIGURES_Cgroup(FIGURE)};
-#undef FIGURE
-
 #define EVENT(name, v2_file, v2_key, v1_file, v1_key) {{v2_file, v2_key}, {v1_file, v1_key}},
-static const struct source event_sources[] = {
+static const struct source sources[] = {MEMSCOPE_FIGURES_Cgroup(FIGURE)
 #include "kernel/cgroup_events.def"
 };
-
-static void read_sources(const struct memscope_cgroup *cgroup, struct loaded_file *file, const struct source *sources,
-                         size_t count, struct memscope_cgroup_figure *figures) {
-    for (size_t index = 0; index < count; index++)
-        figures[index] = read_figure(file, cgroup->directory, place_of(cgroup, &sources[index]));
-}
+#undef FIGURE
 
 static void read_pressure(struct memscope_cgroup *cgroup, struct loaded_file *file) {
     cgroup->pressure_status = MEMSCOPE_UNSUPPORTED;
@@ -125,13 +115,13 @@ static struct memscope_cgroup_figure working_set_of(const struct memscope_cgroup
 /* Lowers hierarchy_headroom to the room that one group has left under its own limit. */
 static void measure_headroom(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *directory,
                              const struct memscope_cgroup_figure *limit) {
-    const struct source *cache = &figure_sources[MEMSCOPE_CGROUP_inactive_file_bytes];
+    const struct source *cache = &sources[MEMSCOPE_CGROUP_inactive_file_bytes];
     struct memscope_cgroup_figure current, inactive, used;
     uint64_t room;
 
     if (cgroup->hierarchy_headroom.status != MEMSCOPE_OK)
         return;
-    current = read_figure(file, directory, place_of(cgroup, &figure_sources[MEMSCOPE_CGROUP_current_bytes]));
+    current = read_figure(file, directory, place_of(cgroup, &sources[MEMSCOPE_CGROUP_current_bytes]));
     inactive = read_figure(file, directory, place_of(cgroup, cache));
     used = working_set_of(&current, &inactive);
     if (used.status != MEMSCOPE_OK) {
@@ -300,8 +290,8 @@ enum memscope_status memscope_cgroup_read(const char *process, const char *proc_
         mark_unread(cgroup, status);
         return status;
     }
-    read_sources(cgroup, &file, figure_sources, MEMSCOPE_CGROUP_FIGURE_COUNT, cgroup->figures);
-    read_sources(cgroup, &file, event_sources, MEMSCOPE_CGROUP_EVENT_COUNT, cgroup->events);
+    for (size_t index = 0; index < MEMSCOPE_CGROUP_FIELDS; index++)
+        cgroup->figures[index] = read_figure(&file, cgroup->directory, place_of(cgroup, &sources[index]));
     read_pressure(cgroup, &file);
     read_limits(cgroup, &file, top);
     derive(cgroup);

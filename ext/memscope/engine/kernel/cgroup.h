@@ -23,18 +23,17 @@ enum memscope_cgroup_version {
  * Indexes of memscope_cgroup.figures. lib/memscope/process/cgroup.fields has the place of each in v2 and v1 (from=).
  * Without a key, the file has one number. With a key, the figure is on the line "key number". Without a file, that
  * version has no such figure. Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. v1's total_ keys
- * include descendant groups, as every v2 figure does.
+ * include descendant groups, as every v2 figure does. The events follow.
  */
 #define FIGURE(field, type, v2_file, v2_key, v1_file, v1_key) MEMSCOPE_CGROUP_##field,
-enum memscope_cgroup_field { MEMSCOPE_FIGURES_Cgroup(FIGURE) MEMSCOPE_CGROUP_FIGURE_COUNT };
-#undef FIGURE
-
-/* Indexes of memscope_cgroup.events. */
 #define EVENT(name, v2_file, v2_key, v1_file, v1_key) MEMSCOPE_CGROUP_EVENT_##name,
-enum memscope_cgroup_event {
+enum memscope_cgroup_field {
+    MEMSCOPE_FIGURES_Cgroup(FIGURE)
 #include "kernel/cgroup_events.def"
-    MEMSCOPE_CGROUP_EVENT_COUNT
+        MEMSCOPE_CGROUP_FIELDS,
+    MEMSCOPE_CGROUP_EVENTS = MEMSCOPE_CGROUP_EVENT_low, /* the first of them */
 };
+#undef FIGURE
 
 struct memscope_cgroup_figure {
     enum memscope_status status; /* UNSUPPORTED if this cgroup version has no such figure */
@@ -69,8 +68,7 @@ struct memscope_cgroup {
     char path[MEMSCOPE_CGROUP_PATH];            /* as in /proc/PID/cgroup, "" if there is none */
     char directory[MEMSCOPE_CGROUP_PATH];       /* where the files were read, "" if none was found */
     char limit_directory[MEMSCOPE_CGROUP_PATH]; /* of the nearest group that sets limit_bytes, or "" */
-    struct memscope_cgroup_figure figures[MEMSCOPE_CGROUP_FIGURE_COUNT];
-    struct memscope_cgroup_figure events[MEMSCOPE_CGROUP_EVENT_COUNT];
+    struct memscope_cgroup_figure figures[MEMSCOPE_CGROUP_FIELDS];
     /*
      * working_set: usage minus inactive file pages, which the kernel drops first. Orchestrators compare it with the
      * limit before they evict. headroom: limit minus working set, in two's complement, so negative above the limit.
