@@ -26,6 +26,17 @@ class CLITest < MemscopeTest
     end
   end
 
+  # As `| head` does.
+  def test_a_reader_that_has_read_enough_is_told_nothing
+    reader, writer = IO.pipe
+    reader.close
+    err = StringIO.new
+
+    assert_equal [74, ""], [Memscope::CLI.run(%w[--help], out: writer, err: err), err.string]
+  ensure
+    writer.close
+  end
+
   def test_version
     assert_equal "memscope 0.1.0\n", ChildProcess.run_command(*command("report"), "--version").out
     [["version"], ["--version"], ["-v"]].each do |arguments|

@@ -142,6 +142,6 @@ class CLIReportTest < MemscopeTest
     ran = ChildProcess.run_command("sh", "-c", 'exec "$@" > /dev/full', "sh", *command("report"))
 
     assert_equal 74, ran.status.exitstatus
-    assert_includes ran.err, "memscope report: standard output: No space left on device"
+    assert_includes ran.err, "memscope report: standard output: No space left on device\n"
   end
 end

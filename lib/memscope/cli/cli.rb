@@ -32,7 +32,7 @@ module Memscope
         command = named(name, COMMANDS, "--help", "--version")
         command.new(out: out, err: err).run(rest)
       rescue Failure => e
-        err.puts "#{['memscope', command&.title].compact.join(' ')}: #{e.message}"
+        err.puts "#{['memscope', command&.title].compact.join(' ')}: #{e.message}" unless e.message.empty?
         e.status
       end
 

@@ -65,8 +65,11 @@ module Memscope
         out.write(text)
         out.flush
         FINE
+      rescue Errno::EPIPE # as of head, which has read enough
+        raise Failure.new(INPUT_OUTPUT, "")
       rescue SystemCallError, IOError => e
-        raise Failure.new(INPUT_OUTPUT, "standard output: #{e.message}")
+        why = e.is_a?(SystemCallError) ? e.class.new.message : e.message
+        raise Failure.new(INPUT_OUTPUT, "standard output: #{why}")
       end
 
       # @return [String] "reprot (did you mean report?)"
