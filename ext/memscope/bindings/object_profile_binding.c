@@ -48,8 +48,7 @@ VALUE native_object_profile_session(VALUE self) {
 
 /* Native.stop_object_profile: the profile cannot be read afterwards. */
 VALUE native_stop_object_profile(VALUE self) {
-    if (memscope_object_sampler_runs())
-        memscope_object_sampler_stop();
+    memscope_object_sampler_stop();
     ended = Qnil;
     return Qnil;
 }
@@ -119,7 +118,7 @@ struct scan {
     struct memscope_scratch scratch;
     struct memscope_object_groups groups;
     struct memscope_object_sampler_state state;
-    VALUE frames, numbers; /* an Array of Hashes, and the index in it by text and line */
+    struct memscope_profile_frames frames; /* a word is a text, above its line */
     uint64_t begun_ns;
     double objects, bytes;          /* sums of the numbers that are shown, which are rounded */
     uint64_t samples, without_room; /* all samples, and those whose frames, class or thread found no room */
@@ -137,7 +136,8 @@ static VALUE text_of(uint32_t number) {
     return rb_utf8_str_new(bytes, (long)length);
 }
 
-static VALUE frame_of(uint32_t text, uint32_t line) {
+static VALUE frame_of(uint64_t word, void *unused) {
+    uint32_t text = (uint32_t)(word >> 32), line = (uint32_t)word;
     VALUE path, label;
 
     if (text == 0)
@@ -148,25 +148,15 @@ static VALUE frame_of(uint32_t text, uint32_t line) {
     return memscope_ruby_frame(label, path, line);
 }
 
-static VALUE number_of_frame(struct scan *scan, uint32_t text, uint32_t line) {
-    VALUE key = ULL2NUM((uint64_t)text << 32 | line), number = rb_hash_aref(scan->numbers, key);
-
-    if (!NIL_P(number))
-        return number;
-    number = LONG2NUM(RARRAY_LEN(scan->frames));
-    rb_ary_push(scan->frames, frame_of(text, line));
-    rb_hash_aset(scan->numbers, key, number);
-    return number;
-}
-
 static VALUE frames_of(struct scan *scan, uint32_t stack) {
     const struct memscope_call_tree *calls = &memscope_object_sampler_samples()->calls;
     VALUE list = rb_ary_new();
 
     for (uint32_t node = stack; node != 0; node = calls->nodes[node].caller)
-        rb_ary_push(list, number_of_frame(scan, calls->nodes[node].frame, calls->nodes[node].line));
+        rb_ary_push(list, memscope_number_of_frame(&scan->frames,
+                                                   (uint64_t)calls->nodes[node].frame << 32 | calls->nodes[node].line));
     if (stack == 0)
-        rb_ary_push(list, number_of_frame(scan, 0, 0));
+        rb_ary_push(list, memscope_number_of_frame(&scan->frames, 0));
     return rb_obj_freeze(list);
 }
 
@@ -264,7 +254,7 @@ static void set_stacks(VALUE body, struct scan *scan) {
         rb_ary_push(list, stack_hash(scan, &scan->groups.list[index]));
     if (scan->with_objects)
         memscope_hash_set(body, "objects", objects_of_stacks(scan));
-    memscope_hash_add(body, {"frames", scan->frames}, {"stacks", list});
+    memscope_hash_add(body, {"frames", scan->frames.list}, {"stacks", list});
 }
 
 #define FEW_WINDOWS 8
@@ -301,8 +291,7 @@ static VALUE body_of(VALUE argument) {
     struct memscope_profile_figures figures = memscope_profile_figures_unknown;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
 
-    scan->frames = rb_ary_new();
-    scan->numbers = rb_hash_new();
+    scan->frames = (struct memscope_profile_frames){rb_ary_new(), rb_hash_new(), frame_of, NULL};
     set_stacks(body, scan);
     memscope_hash_set(body, "generations", generations_list(&scan->state.generations, &figures.generation));
     figures.backend = memscope_text_of("objects");
@@ -321,7 +310,7 @@ static VALUE body_of(VALUE argument) {
     memscope_hash_set(body, "overhead", memscope_sampling_overhead_hash(&scan->state.overhead));
     set_reasons(reasons, scan);
     memscope_finish(body, reasons, "T3", scan->begun_ns, 0, scan->scratch.used);
-    RB_GC_GUARD(scan->numbers);
+    RB_GC_GUARD(scan->frames.numbers);
     return body;
 }
 

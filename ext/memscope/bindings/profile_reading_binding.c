@@ -19,18 +19,12 @@
 
 /* ---- frames ----------------------------------------------------------------------------------------------------- */
 
-/* list: an Array of Hashes, one per frame. numbers: the index in list, by word and by frame Hash. */
-struct frames {
-    VALUE list, numbers;
-    struct memscope_symbols *symbols;
-};
-
-static VALUE native_frame(struct frames *frames, uint64_t word) {
+static VALUE native_frame(struct memscope_symbols *symbols, uint64_t word) {
     struct memscope_symbol symbol;
     VALUE library;
     const char *base;
 
-    if (memscope_symbols_find(frames->symbols, (uintptr_t)word - 1, &symbol) != MEMSCOPE_OK || !symbol.object)
+    if (memscope_symbols_find(symbols, (uintptr_t)word - 1, &symbol) != MEMSCOPE_OK || !symbol.object)
         return memscope_native_frame(rb_sprintf("0x%" PRIx64, word), Qnil);
     library = rb_utf8_str_new_cstr(symbol.object);
     if (symbol.name)
@@ -58,7 +52,7 @@ static bool found_room(uint64_t word) {
     }
 }
 
-static VALUE frame_of(struct frames *frames, uint64_t word) {
+static VALUE frame_of(uint64_t word, void *symbols) {
     if (!found_room(word))
         return memscope_state_frame(MEMSCOPE_STACK_NO_ROOM);
     switch (memscope_word_kind(word)) {
@@ -67,24 +61,8 @@ static VALUE frame_of(struct frames *frames, uint64_t word) {
     case MEMSCOPE_WORD_STATE:
         return memscope_state_frame((enum memscope_stack_state)memscope_word_index(word));
     default:
-        return native_frame(frames, word);
+        return native_frame(symbols, word);
     }
-}
-
-static VALUE number_of_frame(struct frames *frames, uint64_t word) {
-    VALUE key = ULL2NUM(word), number = rb_hash_aref(frames->numbers, key), made;
-
-    if (!NIL_P(number))
-        return number;
-    made = frame_of(frames, word);
-    number = rb_hash_aref(frames->numbers, made); /* many addresses are in the same function */
-    if (NIL_P(number)) {
-        number = LONG2NUM(RARRAY_LEN(frames->list));
-        rb_ary_push(frames->list, made);
-        rb_hash_aset(frames->numbers, made, number);
-    }
-    rb_hash_aset(frames->numbers, key, number);
-    return number;
 }
 
 /* ---- stacks ----------------------------------------------------------------------------------------------------- */
@@ -96,7 +74,7 @@ static bool stack_found_room(const struct memscope_sampled_stack *stack) {
     return true;
 }
 
-static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_stack *stack) {
+static VALUE stack_hash(struct memscope_profile_frames *frames, const struct memscope_sampled_stack *stack) {
     struct memscope_stack_figures figures = memscope_stack_figures_unknown;
     VALUE list = rb_ary_new_capa((long)stack->length), tag = Qnil, thread = Qnil;
 
@@ -112,7 +90,7 @@ static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_sta
         else if (memscope_word_kind(word) == MEMSCOPE_WORD_GENERATION)
             figures.generation = memscope_word_index(word);
         else
-            rb_ary_push(list, number_of_frame(frames, word));
+            rb_ary_push(list, memscope_number_of_frame(frames, word));
     }
     figures.live_bytes = stack->live_bytes;
     figures.live_objects = stack->live_objects;
@@ -214,7 +192,7 @@ static void set_coverage(struct memscope_profile_figures *figures, VALUE reasons
 }
 
 static void set_stacks(VALUE body, struct memscope_profile_figures *figures, VALUE reasons, struct scan *scan) {
-    struct frames frames = {rb_ary_new(), rb_hash_new(), &scan->symbols};
+    struct memscope_profile_frames frames = {rb_ary_new(), rb_hash_new(), frame_of, &scan->symbols};
     VALUE list = rb_ary_new_capa((long)scan->stacks.count);
     uint64_t without_room = 0;
     double variance = 0;

@@ -32,6 +32,22 @@ VALUE memscope_ruby_frame(VALUE name, VALUE path, uint32_t line) {
     return frame("ruby", name, has_line ? path : Qnil, has_line ? UINT2NUM(line) : Qnil, Qnil);
 }
 
+VALUE memscope_number_of_frame(struct memscope_profile_frames *frames, uint64_t word) {
+    VALUE key = ULL2NUM(word), number = rb_hash_aref(frames->numbers, key), made;
+
+    if (!NIL_P(number))
+        return number;
+    made = frames->frame_of(word, frames->context);
+    number = rb_hash_aref(frames->numbers, made); /* many addresses are in the same function */
+    if (NIL_P(number)) {
+        number = LONG2NUM(RARRAY_LEN(frames->list));
+        rb_ary_push(frames->list, made);
+        rb_hash_aset(frames->numbers, made, number);
+    }
+    rb_hash_aset(frames->numbers, key, number);
+    return number;
+}
+
 uint64_t memscope_rounded(double value) {
     return value > 0 ? (uint64_t)llround(value) : 0;
 }

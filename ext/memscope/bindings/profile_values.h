@@ -17,6 +17,16 @@ VALUE memscope_state_frame(enum memscope_stack_state state);
  */
 VALUE memscope_ruby_frame(VALUE name, VALUE path, uint32_t line);
 
+/* Zero it, and set its list and numbers to an Array and a Hash. */
+struct memscope_profile_frames {
+    VALUE list, numbers; /* a Hash for each frame, and the index in the list by word and by such a Hash */
+    VALUE (*frame_of)(uint64_t word, void *context);
+    void *context;
+};
+
+/* The index of a word's frame, which frame_of makes if the word is new. Words may have the same frame. */
+VALUE memscope_number_of_frame(struct memscope_profile_frames *frames, uint64_t word);
+
 /* An estimate, rounded as it is shown, 0 if it is negative. */
 uint64_t memscope_rounded(double value);
 VALUE memscope_estimate(double value);

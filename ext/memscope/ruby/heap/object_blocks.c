@@ -1,11 +1,12 @@
 #include "ruby/heap/object_blocks.h"
+#include "ruby/heap/pin_survey.h"
 #include "ruby/held_memory.h"
 #include "ruby/ruby_private.h"
 
 #include <ruby/re.h>
 #include <ruby/st.h>
 
-static bool knows_structs, knows_bignums, knows_small_hashes, knows_tables;
+static bool knows_structs, knows_bignums, knows_small_hashes;
 /* Numbers of these imemo types, -1 if this Ruby has none. */
 static int environment_type = -1, buffer_type = -1, fields_type = -1, code_type = -1, method_type = -1;
 /* The type of an st_table keyed by numbers. An object with too many shapes keeps its variables in such a table. */
@@ -48,9 +49,9 @@ static void show_variables(const struct showing *showing, const void *variables)
 
 static bool show_hash(const struct showing *showing, VALUE hash) {
     if (RB_FL_TEST_RAW(hash, MEMSCOPE_HASH_HAS_TABLE)) {
-        if (knows_tables)
+        if (memscope_knows_hash_tables())
             show_table(showing, memscope_table_of_hash(hash), MEMSCOPE_HASH_TABLE_IS_INSIDE);
-        return knows_tables;
+        return memscope_knows_hash_tables();
     }
     if (MEMSCOPE_HASH_TABLE_IS_INSIDE || RB_FL_TEST_RAW(hash, MEMSCOPE_HASH_IS_TRANSIENT))
         return true;
@@ -287,26 +288,17 @@ static void learn_bignums(void) {
     RB_GC_GUARD(large);
 }
 
-/* A Hash with an st_table and, before 3.3, a small Hash, whose table is an array of pairs. */
-static void learn_hashes(void) {
-    enum { ENTRIES = 20 };
-    VALUE small = rb_hash_new(), large = rb_hash_new();
-    const st_table *table;
+/* Before 3.3, the table of a small Hash is an array of pairs. */
+static void learn_small_hashes(void) {
+    VALUE small = rb_hash_new();
+    const VALUE *pairs;
 
-    rb_hash_aset(small, INT2FIX(4711), INT2FIX(4712));
-    for (int entry = 0; entry < ENTRIES; entry++)
-        rb_hash_aset(large, INT2FIX(entry), INT2FIX(entry));
-    table = memscope_table_of_hash(large);
-    if (table == NULL || memscope_table_of_hash(small) != NULL)
+    if (MEMSCOPE_HASH_TABLE_IS_INSIDE || !memscope_knows_hash_tables())
         return;
-    knows_tables = table->num_entries == ENTRIES && table->entries_bound == ENTRIES && table->entries != NULL;
-    if (!MEMSCOPE_HASH_TABLE_IS_INSIDE) {
-        const VALUE *pairs = *(const VALUE *const *)((const char *)small + MEMSCOPE_HASH_TABLE_OFFSET);
-
-        knows_small_hashes = pairs[0] == INT2FIX(4711) && pairs[1] == INT2FIX(4712);
-    }
+    rb_hash_aset(small, INT2FIX(4711), INT2FIX(4712));
+    pairs = *(const VALUE *const *)((const char *)small + MEMSCOPE_HASH_TABLE_OFFSET);
+    knows_small_hashes = pairs[0] == INT2FIX(4711) && pairs[1] == INT2FIX(4712);
     RB_GC_GUARD(small);
-    RB_GC_GUARD(large);
 }
 
 void memscope_object_blocks_learn(void) {
@@ -320,7 +312,7 @@ void memscope_object_blocks_learn(void) {
     st_free_table(numbers);
     learn_structs();
     learn_bignums();
-    learn_hashes();
+    learn_small_hashes();
     environment_type = memscope_imemo_kind("env");
     buffer_type = memscope_imemo_kind("tmpbuf");
     fields_type = memscope_imemo_kind("fields");

@@ -93,6 +93,10 @@ static void mark_shared_root(struct memscope_pin_survey *survey, VALUE string) {
 /* The st_table type of Hashes that compare by identity, or NULL if this Ruby's Hash layout is not recognised. */
 static const struct st_hash_type *identity_type;
 
+bool memscope_knows_hash_tables(void) {
+    return identity_type != NULL;
+}
+
 static bool compares_by_identity(VALUE hash) {
     const st_table *table = memscope_table_of_hash(hash);
 

@@ -13,6 +13,9 @@
 /* Called when the extension is loaded: learns this Ruby's Hash layout. */
 void memscope_pin_survey_learn(void);
 
+/* Returns true if memscope_table_of_hash is right for this Ruby, as Hashes with known content show. */
+bool memscope_knows_hash_tables(void);
+
 /* The state of a survey. pins: the flags to set on the pages of the objects that the current object references. */
 struct memscope_pin_survey {
     const struct memscope_heap_listing *listing;
