@@ -28,7 +28,7 @@ class CopyBindingTest < MemscopeTest
   CALLS = {
     allocator: "allocator", settings: "allocator_settings", inputs: "allocator_inputs",
     preload: "environment_at_load('LD_PRELOAD')", snapshot: "snapshot(true)",
-    ledger: "ledger(true, true, true, false)", blocks: "object_blocks(nil, true, false)", arenas: "arenas(true)",
+    ledger: "ledger(true, true, true, false)", blocks: "object_blocks(true, false)", arenas: "arenas(true)",
     classes: "size_classes(nil, true)", mappings: "mappings", memory: "process_memory('self')",
     cgroup: "cgroup('self', '/proc', '/sys/fs/cgroup')", heap: "ruby_heap(true, true, 0)",
     bounded_heap: "ruby_heap(false, false, 10_000)", census: "census(true, 0, '')",

@@ -1,8 +1,7 @@
 /*
  * Memscope::Native.object_blocks: the malloc blocks of objects, garbage among them, and the memory that the process
- * returns when the garbage is freed. Unless `planted`, also the ledger that these are based on, split into reachable
- * and garbage, and the pins of objects. The ledger is read without the GVL. One forked child marks and walks the
- * objects.
+ * returns when the garbage is freed. Also the ledger that these are based on, split into reachable and garbage, and the
+ * pins of objects. The ledger is read without the GVL. One forked child marks and walks the objects.
  */
 #include "bindings/ledger_binding.h"
 #include "bindings/ruby_heap_binding.h"
@@ -32,27 +31,9 @@ struct blocks_call {
     struct memscope_ledger_call ledger;
     struct memscope_malloc_blocks blocks;
     enum memscope_status status;
-    VALUE planted;                   /* an Array, if only the blocks are wanted, else nil */
-    struct memscope_marking marking; /* of all objects that are not garbage or, if `planted`, of the garbage */
-    struct memscope_scratch marks;
+    struct memscope_marking marking;
     struct blocks_answer found;
 };
-
-/* ---- garbage --------------------------------------------------------------------------------------------------- */
-
-/* Marks an object and, if it is an Array, its elements, and those of Arrays in it. */
-static void plant(struct blocks_call *call, VALUE object) {
-    memscope_marking_add(&call->marking, object);
-    if (RB_TYPE_P(object, RUBY_T_ARRAY))
-        for (long index = 0; index < RARRAY_LEN(object); index++)
-            plant(call, rb_ary_entry(object, index));
-}
-
-static bool is_garbage(uint32_t slot, const void *data) {
-    const struct blocks_call *call = data;
-
-    return memscope_is_marked(&call->marking, slot) == !NIL_P(call->planted);
-}
 
 /* ---- the walk -------------------------------------------------------------------------------------------------- */
 
@@ -101,32 +82,18 @@ static void prepare(struct blocks_call *call) {
 static void work(void *argument, struct memscope_scratch *scratch) {
     struct blocks_call *call = argument;
 
-    if (NIL_P(call->planted))
-        call->found.status = memscope_marking_make(&call->marking, &call->heap.listing, scratch);
+    call->found.status = memscope_marking_make(&call->marking, &call->heap.listing, scratch);
     if (call->found.status != MEMSCOPE_OK)
         return;
-    memscope_walk_blocks(&call->heap.listing, &call->blocks, is_garbage, call, &call->found.blocks);
-    if (NIL_P(call->planted))
-        memscope_heap_walk(&call->heap.listing, scratch, MEMSCOPE_WALK_PINS, &call->found.pins);
+    memscope_walk_blocks(&call->heap.listing, &call->blocks, &call->marking, &call->found.blocks);
+    memscope_heap_walk(&call->heap.listing, scratch, MEMSCOPE_WALK_PINS, &call->found.pins);
 }
 
 static void inherit(void *argument, bool inherited) {
     struct blocks_call *call = argument;
 
-    memscope_scratch_inherit(&call->marks, inherited);
     memscope_scratch_inherit(&call->ledger.listing.scratch, inherited);
     memscope_malloc_blocks_inherit(&call->blocks, &call->ledger.ledger, inherited);
-}
-
-static enum memscope_status plant_all(struct blocks_call *call) {
-    enum memscope_status status;
-
-    if (NIL_P(call->planted))
-        return MEMSCOPE_OK;
-    if ((status = memscope_scratch_open(&call->marks)) == MEMSCOPE_OK &&
-        (status = memscope_marking_open(&call->marking, &call->heap.listing, &call->marks)) == MEMSCOPE_OK)
-        plant(call, call->planted);
-    return status;
 }
 
 /* Returns the reason if there is no answer, or nil. Keeps the GVL from the end of the collection to the fork. */
@@ -137,8 +104,6 @@ static VALUE walk(struct blocks_call *call) {
     if (!NIL_P(refusal = memscope_heap_call_without_room(&call->heap)) ||
         !NIL_P(refusal = memscope_heap_call_list(&call->heap, "objects_unwalked")))
         return refusal;
-    if ((call->status = plant_all(call)) != MEMSCOPE_OK)
-        return memscope_status_reason(call->status);
     if (!NIL_P(refusal = memscope_heap_call_ask(&call->heap, &errand)))
         return refusal;
     return call->found.status == MEMSCOPE_OK ? Qnil : memscope_status_reason(call->found.status);
@@ -199,8 +164,7 @@ static VALUE read_blocks(VALUE argument) {
     else
         why = call->status == MEMSCOPE_UNSUPPORTED ? memscope_reason("blocks_unlisted")
                                                    : memscope_status_reason(call->status);
-    if (NIL_P(call->planted))
-        set_whole(hash, call, NIL_P(why));
+    set_whole(hash, call, NIL_P(why));
     if (NIL_P(why))
         set_answer(hash, reasons, call);
     else
@@ -214,22 +178,16 @@ static VALUE close_blocks(VALUE argument) {
 
     memscope_heap_call_end((VALUE)&call->heap);
     memscope_marking_close(&call->marking);
-    memscope_scratch_close(&call->marks);
     close_malloc(call);
     return Qnil;
 }
 
-/*
- * planted: for tests, an Array that is treated as garbage, with its elements and those of Arrays in it. nil: objects
- * that no root reaches are garbage, and the result also has a ledger and the heap's pins. shared and strict as for a
- * ledger.
- */
-VALUE native_object_blocks(VALUE self, VALUE planted, VALUE shared, VALUE strict) {
-    bool deep = NIL_P(planted) && memscope_allocator_current()->name != MEMSCOPE_ALLOCATOR_JEMALLOC;
+/* shared and strict as for a ledger. */
+VALUE native_object_blocks(VALUE self, VALUE shared, VALUE strict) {
+    bool deep = memscope_allocator_current()->name != MEMSCOPE_ALLOCATOR_JEMALLOC;
     struct blocks_call call = {.heap = {.bounded = !memscope_is_copy()},
-                               .planted = planted,
                                .ledger = {.strict = RTEST(strict),
-                                          .objects = NIL_P(planted),
+                                          .objects = true,
                                           .walked_before = true,
                                           .request = {.deep = deep, .shared = RTEST(shared)}}};
 

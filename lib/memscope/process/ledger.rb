@@ -68,7 +68,7 @@ module Memscope
     def self.survey(shared: true, strict: false, gc: false, native: Native)
       blocks = heap = nil
       ledger = of(native, gc ? RubyHeap::Garbage.collect(native) : nil) do
-        body = native.object_blocks(nil, shared, strict)
+        body = native.object_blocks(shared, strict)
         scan, pins = %i[ledger ruby_heap].map { |name| body.delete(name) }
         blocks = Loading.unit(:Blocks, RubyHeap).capture(body)
         heap = pins ? RubyHeap.of(pins, native) : RubyHeap.bounded(objects: true, native: native)

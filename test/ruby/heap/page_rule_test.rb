@@ -22,7 +22,7 @@ class PageRuleTest < MemscopeTest
       GC.start
       #{garbage}
       objects = nil
-      pages = Memscope.const_get(:Native).object_blocks(nil, false, false)[:heap_pages]
+      pages = Memscope.const_get(:Native).object_blocks(false, false)[:heap_pages]
       size = GC::INTERNAL_CONSTANTS[:HEAP_PAGE_SIZE]
       before = GC.stat(:total_freed_pages)
       GC.enable

@@ -215,7 +215,7 @@ static void keep_waiting_page(struct pass *pass, struct memscope_page_fate *fate
     fate->surely = false;
 }
 
-static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const void *data) {
+static void walk_pages(struct pass *pass, const struct memscope_marking *marking) {
     struct memscope_sweep sweep = {0};
     struct memscope_sweep_limit limit;
     uint32_t number = 0;
@@ -232,7 +232,7 @@ static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const
             __builtin_prefetch((const void *)(slot + MEMSCOPE_PREFETCH_AHEAD));
             if (RB_BUILTIN_TYPE((VALUE)slot) == RUBY_T_NONE)
                 continue;
-            pass->garbage = is_garbage != NULL && is_garbage(number, data);
+            pass->garbage = !memscope_is_marked(marking, number);
             kept += !pass->garbage;
             waits |= pass->garbage && waits_for_finalizer((VALUE)slot);
             if (memscope_is_object((VALUE)slot)) /* others still keep their page */
@@ -252,12 +252,12 @@ static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const
 }
 
 void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct memscope_malloc_blocks *blocks,
-                          memscope_is_garbage *is_garbage, const void *data, struct memscope_block_walk *walk) {
+                          const struct memscope_marking *marking, struct memscope_block_walk *walk) {
     struct pass pass = {.listing = listing, .blocks = blocks, .walk = walk};
 
     memset(walk, 0, sizeof *walk);
     memscope_heap_held_open(&pass.asking, &walk->said);
-    walk_pages(&pass, is_garbage, data);
+    walk_pages(&pass, marking);
     memscope_heap_held_close(&pass.asking);
     for (int row = 0; row < MEMSCOPE_ROW_COUNT; row++)
         walk->garbage_of_rows[row] += blocks->garbage[row];

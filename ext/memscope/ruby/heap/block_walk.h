@@ -8,6 +8,7 @@
 #include "ledger/malloc_blocks.h"
 #include "record_structs.h"
 
+#include "ruby/heap/marking.h"
 #include "ruby/heap/ruby_heap.h"
 #include "ruby/held_memory.h"
 
@@ -39,13 +40,10 @@ struct memscope_block_walk {
     struct memscope_blocks_returned returned;
 };
 
-/* Returns true if the object in this slot is garbage. Slots are numbered through all pages, in the listing's order. */
-typedef bool memscope_is_garbage(uint32_t slot, const void *data);
-
 /*
  * Caller holds the GVL, or is the only thread of a forked child. No sweep is under way, and no other Ractor is alive.
- * Runs the dsize functions of C extensions. If is_garbage is NULL, no object is garbage. Takes 20 to 60 ns per object,
+ * Runs the dsize functions of C extensions. Objects that are not marked are garbage. Takes 20 to 60 ns per object,
  * plus the time of memscope_malloc_blocks_returned. Writes to `blocks` and `walk` only.
  */
 void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct memscope_malloc_blocks *blocks,
-                          memscope_is_garbage *is_garbage, const void *data, struct memscope_block_walk *walk);
+                          const struct memscope_marking *marking, struct memscope_block_walk *walk);

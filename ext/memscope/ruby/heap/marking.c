@@ -8,9 +8,8 @@
 
 /* ---- slots ----------------------------------------------------------------------------------------------------- */
 
-enum memscope_status memscope_marking_open(struct memscope_marking *marking,
-                                           const struct memscope_heap_listing *listing,
-                                           struct memscope_scratch *scratch) {
+static enum memscope_status open_marking(struct memscope_marking *marking, const struct memscope_heap_listing *listing,
+                                         struct memscope_scratch *scratch) {
     memset(marking, 0, sizeof *marking);
     if (!memscope_page_index_open(&marking->pages, listing, scratch))
         return MEMSCOPE_NO_MEMORY;
@@ -20,7 +19,8 @@ enum memscope_status memscope_marking_open(struct memscope_marking *marking,
     return marking->marked != NULL ? MEMSCOPE_OK : MEMSCOPE_NO_MEMORY;
 }
 
-bool memscope_marking_add(struct memscope_marking *marking, uintptr_t object) {
+/* Returns false if the object was marked, or is not listed. */
+static bool mark(struct memscope_marking *marking, VALUE object) {
     uint32_t slot = memscope_slot_of(&marking->pages, object);
 
     if (slot == MEMSCOPE_NO_SLOT || memscope_is_marked(marking, slot))
@@ -40,7 +40,7 @@ void memscope_marking_close(struct memscope_marking *marking) {
 static void reach(VALUE object, void *data) {
     struct memscope_marking *marking = data;
 
-    if (marking->status != MEMSCOPE_OK || !memscope_marking_add(marking, object))
+    if (marking->status != MEMSCOPE_OK || !mark(marking, object))
         return;
     if (!MEMSCOPE_ARRAY_RESERVE(marking->open, marking->open_count + 1)) {
         marking->status = MEMSCOPE_NO_MEMORY;
@@ -73,7 +73,7 @@ static void follow(struct memscope_marking *marking) {
 enum memscope_status memscope_marking_make(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,
                                            struct memscope_scratch *scratch) {
-    enum memscope_status status = memscope_marking_open(marking, listing, scratch);
+    enum memscope_status status = open_marking(marking, listing, scratch);
 
     marking->status = MEMSCOPE_FOLLOWS_REFERENCES ? status : MEMSCOPE_UNSUPPORTED;
     if (marking->status == MEMSCOPE_OK) {

@@ -26,15 +26,6 @@ enum memscope_status memscope_marking_make(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,
                                            struct memscope_scratch *scratch);
 
-/*
- * open: no object is marked. add: marks one object, but not the objects it refers to. Returns false if the object was
- * marked, or is not listed.
- */
-enum memscope_status memscope_marking_open(struct memscope_marking *marking,
-                                           const struct memscope_heap_listing *listing,
-                                           struct memscope_scratch *scratch);
-bool memscope_marking_add(struct memscope_marking *marking, uintptr_t object);
-
 static inline bool memscope_is_marked(const struct memscope_marking *marking, uint32_t slot) {
     return (marking->marked[slot / 64] >> (slot % 64) & 1) != 0;
 }

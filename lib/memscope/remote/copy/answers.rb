@@ -50,8 +50,8 @@ module Memscope
         unshared(enveloped(value(:ledger, deep, false, objects, strict)), shared)
       end
 
-      def object_blocks(excluded, shared, strict)
-        body = enveloped(value(:object_blocks, excluded, false, strict))
+      def object_blocks(shared, strict)
+        body = enveloped(value(:object_blocks, false, strict))
         ledger, heap = body.values_at(:ledger, :ruby_heap)
         { **body, ledger: unshared(enveloped(ledger), shared), ruby_heap: heap && enveloped(heap) }
       end
