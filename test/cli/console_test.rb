@@ -104,6 +104,13 @@ class ConsoleTest < MemscopeTest
     assert_includes rest, "=> 42"
   end
 
+  def test_no_program_replaces_the_console
+    report, rest = typed(IRB, "mem report -- ls", "6 * 7")
+
+    assert_includes report, "mem: -- COMMAND would replace this console: run memscope in a shell"
+    assert_includes rest, "=> 42"
+  end
+
   def test_the_console_of_rails_has_it
     report, help = typed(RAILS, "mem", "help mem")
 

@@ -21,6 +21,9 @@ module Memscope
         def note_own = nil
 
         def require_other = nil
+
+        # It would become the program, and the console would be gone.
+        def launch = usage_error(:not_in_console)
       end
       private_constant :OnItself
 
