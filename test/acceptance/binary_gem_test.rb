@@ -29,7 +29,7 @@ class BinaryGemTest < MemscopeTest
 
   def test_it_copies_a_process_and_makes_one_listen
     BinaryGem.plant(@directory)
-    running(RbConfig.ruby, "-W0", "-e", "puts; $stdout.flush; sleep", env: { "RUBYOPT" => nil }) do |pid|
+    running(RbConfig.ruby, "-W0", "-e", "puts; $stdout.flush; sleep") do |pid|
       heap = memscope("heap", "--pid", pid.to_s)
       attached = memscope("attach", "--pid", pid.to_s)
       profile = memscope("report", "--pid", pid.to_s)

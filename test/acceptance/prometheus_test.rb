@@ -55,7 +55,7 @@ class PrometheusApplicationTest < PrometheusAcceptanceTest
     #{MetricsSettings::CHILD}
     Memscope.configuration = [2, true]
     Thread.new { loop { Array.new(200) { "x" * rand(24..2_000) }; sleep 0.01 } }
-    KEPT = ["z" * (200 << 20)]
+    KEPT = ["z" * (300 << 20)]
     run(lambda do |env|
       KEPT << ("y" * 20_000)
       [200, { "content-type" => Memscope::Prometheus::CONTENT_TYPE }, [Memscope::Prometheus.text]]
@@ -124,7 +124,7 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
       c.metrics_ledger_interval_seconds = 1
       c.metrics_arenas = true
     end
-    KEPT = ["z" * (200 << 20)]
+    KEPT = ["z" * (300 << 20)]
     Rails.application.config.middleware.use(Class.new do
       def initialize(app) = @app = app
 

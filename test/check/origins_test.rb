@@ -17,7 +17,7 @@ class CheckOriginsTest < MemscopeTest
     assert_equal [nil, 1], [grown.name, grown.per_iteration]
     grown.growth.each { |objects| assert_in_delta 20, objects, 9 }
 
-    assert_equal 40, grown.places.first.count
+    assert_in_delta 40, grown.places.first.count, 1
     assert_match(/\+1 object of several classes per iteration/, check.to_s)
   end
 

@@ -45,6 +45,6 @@ class AttachmentTest < MemscopeTest
 
   def running(program, before: [], &block)
     program = "#{program}\nputs; $stdout.flush; sleep"
-    super(*before, RbConfig.ruby, "-W0", "-e", program, env: { "RUBYOPT" => nil }, &block)
+    super(*before, RbConfig.ruby, "-W0", "-e", program, &block)
   end
 end

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "child_process"
+
 # Programs that have not loaded memscope, in processes of their own.
 module Bystander
   private
@@ -12,7 +14,7 @@ module Bystander
   def running(*command, env: {}, ready: true)
     reader, writer = IO.pipe
     options = command.last.is_a?(Hash) ? command.pop : {}
-    pid = spawn(env, *command, out: writer, **options)
+    pid = spawn(ChildProcess.environment(nil, env), *command, out: writer, **options)
     writer.close
     reader.gets if ready
     yield pid, reader

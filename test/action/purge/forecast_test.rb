@@ -72,7 +72,7 @@ class ForecastTest < MemscopeTest
     (least, most), truth, reasons = forecast_and_truth(preload, 51)
 
     assert_operator truth, :>, COUNT * 80
-    [least, most].each { |bound| assert_in_delta truth, bound, truth / 10, reasons }
+    [least, most].each { |bound| assert_in_delta truth, bound, truth / 8, reasons }
   end
 
   # A page of malloc's that cannot be read, such as one that is swapped out, hides what lies behind it.

@@ -17,6 +17,14 @@ class TagsPageTest < MemscopeTest
     refute_includes text(tags(tag(90, name: "a"), tag(12, name: "c"))), "standard errors: their"
   end
 
+  # In a reading from elsewhere.
+  def test_a_number_without_an_error
+    given = JSON.parse(tags(tag(40, name: "a"), tag(41, name: "b")).to_json)
+    given["rows"].first["retained_objects_error"] = nil
+
+    assert_match(/ – .* a$/, text(Memscope::Tags.from_h(given), unicode: true))
+  end
+
   def test_the_table
     said = text(tags(tag(16), tag(0, name: "b", runs: 3, counted: 0, live_samples: 0)), unicode: true)
 

@@ -21,8 +21,9 @@ module Memscope
 
       # Tags are sorted by the objects that all of their runs retain.
       def chance
-        rows = @reading.rows.take_while(&:retained_objects).first(@limit)
-        tie(rows.map { |row| [row.retained_objects, row.retained_objects_error].map { |one| one * row.runs } }, "tags")
+        retained = @reading.rows.map { |row| [row.retained_objects, row.retained_objects_error, row.runs] }
+        known = retained.take_while(&:all?).first(@limit)
+        tie(known.map { |number, error, runs| [number * runs, error * runs] }, "tags")
       end
 
       def cells(row)
