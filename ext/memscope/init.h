@@ -12,14 +12,5 @@
 #define MEMSCOPE_ARGUMENTS_6 MEMSCOPE_ARGUMENTS_5, VALUE sixth
 #define MEMSCOPE_ARGUMENTS_7 MEMSCOPE_ARGUMENTS_6, VALUE seventh
 #define NATIVE(name, function, arguments) VALUE native_##function(MEMSCOPE_ARGUMENTS_##arguments);
+#define INIT(name) void Init_memscope_##name(void);
 #include "natives.def"
-
-void Init_memscope_allocator(void);
-void Init_memscope_process(void);
-void Init_memscope_snapshot(void);
-void Init_memscope_ruby_heap(void);
-void Init_memscope_ledger(void);
-void Init_memscope_levers(void);
-void Init_memscope_object_profile(void);
-void Init_memscope_measurement(void);
-void Init_memscope_owners(void);

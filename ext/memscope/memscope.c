@@ -16,16 +16,8 @@ static void define(void) {
     rb_mMemscopeNative = rb_define_module_under(rb_mMemscope, "Native");
 #define NATIVE(name, function, arguments)                                                                              \
     rb_define_singleton_method(rb_mMemscopeNative, name, native_##function, arguments);
+#define INIT(name) Init_memscope_##name();
 #include "natives.def"
-    Init_memscope_allocator();
-    Init_memscope_process();
-    Init_memscope_snapshot();
-    Init_memscope_ruby_heap();
-    Init_memscope_ledger();
-    Init_memscope_levers();
-    Init_memscope_object_profile();
-    Init_memscope_measurement();
-    Init_memscope_owners();
 }
 
 void Init_memscope(void) {

@@ -125,15 +125,12 @@ static VALUE close_ledger(VALUE argument) {
 }
 
 /*
- * objects: true to walk the heap, :walked if the caller knows the result and only the reasons are wanted.
- *
  * strict keeps the GVL throughout, so that no other Ruby thread changes anything. Unless strict, an interrupt that
  * arrives while the engine reads is raised afterwards: rb_ensure frees the scratch memory.
  */
 VALUE native_ledger(VALUE self, VALUE deep, VALUE shared, VALUE objects, VALUE strict) {
     struct memscope_ledger_call call = {.strict = RTEST(strict),
                                         .objects = RTEST(objects),
-                                        .walked_before = SYMBOL_P(objects),
                                         .request = {.deep = RTEST(deep), .shared = RTEST(shared)},
                                         .body = memscope_ledger_body};
 
