@@ -47,15 +47,15 @@ end
 class PrometheusApplicationTest < PrometheusAcceptanceTest
   SCRAPES = 12
   # A thread keeps allocating while the application is scraped, and each scrape leaves a little memory behind. The
-  # process is as large as real applications: in a small one, changes since the last ledger (up to two seconds ago)
-  # would be 1 %.
+  # process is as large as real applications: in a small one, changes since the last ledger (some seconds ago, on a busy
+  # machine) would be more than a few percent.
   RACKUP = <<~RUBY.freeze
     require "memscope"
     require "memscope/show/prometheus"
     #{MetricsSettings::CHILD}
     Memscope.configuration = [2, true]
     Thread.new { loop { Array.new(200) { "x" * rand(24..2_000) }; sleep 0.01 } }
-    KEPT = ["z" * (300 << 20)]
+    KEPT = ["z" * (100 << 20)]
     run(lambda do |env|
       KEPT << ("y" * 20_000)
       [200, { "content-type" => Memscope::Prometheus::CONTENT_TYPE }, [Memscope::Prometheus.text]]
@@ -87,7 +87,7 @@ class PrometheusApplicationTest < PrometheusAcceptanceTest
     readings = prometheus.query("memscope_ledger_read_time_seconds{job=\"#{job}\"}[1m]").first["values"].map(&:last)
 
     assert_equal 0, prometheus.value("#{sum} - scalar(#{scanned})"), job
-    assert_in_delta 1.0, prometheus.value("#{sum} / scalar(#{rss})"), 0.01, job
+    assert_in_delta 1.0, prometheus.value("#{sum} / scalar(#{rss})"), 0.03, job
     assert_in_delta(1.0, prometheus.value("memscope_allocator_info{job=\"#{job}\",allocator=\"#{job}\"}"))
     # There is a scrape every second, and a new ledger in every other one.
     assert_includes (readings.size * 0.3)..(readings.size * 0.8), readings.uniq.size
@@ -124,7 +124,7 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
       c.metrics_ledger_interval_seconds = 1
       c.metrics_arenas = true
     end
-    KEPT = ["z" * (300 << 20)]
+    KEPT = ["z" * (100 << 20)]
     Rails.application.config.middleware.use(Class.new do
       def initialize(app) = @app = app
 

@@ -57,6 +57,7 @@ class LoadingTest < MemscopeTest
                  "eager_load!", "report(StringIO.new)"].freeze
 
   # Raises an exception in the thread as each file begins, and says where one came through.
+  # Of texts that are evaluated, the path is "(eval at …)".
   EXCEPTIONS = <<~'RUBY'
     require "memscope"
     require "stringio"
@@ -66,7 +67,7 @@ class LoadingTest < MemscopeTest
       pid = fork do
         TracePoint.trace(:script_compiled) do |trace|
           path = trace.instruction_sequence.path
-          Thread.current.raise(came) if path.match?(%r{\A/.*/lib/memscope/}) # and no text that is evaluated
+          Thread.current.raise(came) if path.match?(%r{\A/.*/lib/memscope/})
         rescue came
           puts "#{call}: #{path}"
         end
@@ -104,7 +105,7 @@ class LoadingTest < MemscopeTest
       Thread.pass until first.stop?
       killer = Thread.new { asked.pop && first.kill && killed.push(true) }
       trace = TracePoint.new(:line) do |event|
-        next unless Thread.current.equal?(first) && event.path.match?(%r{\A/.*/lib/memscope/}) # and no text that is evaluated && (count += 1) == at
+        next unless Thread.current.equal?(first) && event.path.match?(%r{\A/.*/lib/memscope/}) && (count += 1) == at
 
         asked.push(true)
         killed.pop
@@ -151,7 +152,7 @@ class LoadingTest < MemscopeTest
       count = 0
       user = nil
       trace = TracePoint.new(:line) do |event|
-        next unless Thread.current == Thread.main && event.path.match?(%r{\A/.*/lib/memscope/}) # and no text that is evaluated && (count += 1) == at
+        next unless Thread.current == Thread.main && event.path.match?(%r{\A/.*/lib/memscope/}) && (count += 1) == at
 
         user = use.call if waits
         Thread.pass until user.nil? || user.stop?

@@ -6,7 +6,7 @@ require_relative "../../test_helper"
 class ObjectBlocksTest < MemscopeTest
   parallelize_me!
 
-  COUNT = 500
+  COUNT = 1_000
 
   # For each kind: an object, and the bytes of each block that it asks malloc for. Nothing of it fits into a slot.
   KINDS = <<~RUBY.freeze
@@ -51,7 +51,7 @@ class ObjectBlocksTest < MemscopeTest
     3.times { owned { grown(-> { Object.new }) } }
   RUBY
   # Objects or blocks that a survey may leave behind.
-  FEW = 50
+  FEW = 200
 
   # The bytes that malloc keeps for a request of `bytes`: glibc's chunk, jemalloc's size class.
   def kept(bytes, preload)
