@@ -90,7 +90,7 @@ class HeapAnswerTest < MemscopeTest
     assert_includes found, "#{thread} \"importer\" at -e:3 → Hash [:variable_in_code] → Array"
     assert_includes found, "#{thread} at -e:3 [key] → Array"
     assert_includes found, "#{thread} at -e:15 → Hash {Symbol} → Array"
-    assert_equal 1, asked.grep(/\[key\] → Array → Order/).size
+    assert_equal 1, asked.grep(/at -e:3 \[key\] → Array → Order/).size
     shown.map(&:last).each { |text| refute_match(/canary/i, text) }
   end
 
