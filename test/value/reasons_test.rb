@@ -9,6 +9,7 @@ class ReasonsTest < MemscopeTest
   Reasons = Memscope.const_get(:Reasons)
   IDS = WordFiles.read(File.join(ChildProcess::ROOT, "lib/memscope/value/reasons.words")).keys
   SOURCES = Dir[File.join(ChildProcess::ROOT, "ext/memscope/**/*.c")].to_h { |path| [File.basename(path), File.read(path)] }
+  STATUSES = File.read(File.join(ChildProcess::ROOT, "ext/memscope/engine/base/status.h"))
   # Parentheses with their content, nested to any depth.
   CALL = /(?<call>\((?:[^()"]|"[^"]*"|\g<call>)*\))/
   ARGUMENT = /(?<argument>(?:[^,()"]|"[^"]*"|#{CALL})+)/
@@ -80,7 +81,8 @@ class ReasonsTest < MemscopeTest
   private
 
   def named
-    @named ||= SOURCES.flat_map { |name, source| places(name, source) }.join.scan(/"(\w+)"/).flatten.map(&:to_sym).uniq
+    @named ||= [*SOURCES.flat_map { |name, source| places(name, source) }.join.scan(/"(\w+)"/),
+                *STATUSES.scan(/\bSTATUS\([A-Z_]+, (\w+)\)/)].flatten.map(&:to_sym).uniq
   end
 
   # The parts of a file in which each string literal is an id.
@@ -90,7 +92,6 @@ class ReasonsTest < MemscopeTest
      *%w[memscope_set_reason memscope_heap_call_list].flat_map { |function| calls(source, function).map(&:last) },
      *source.scan(/refusal = "\w+"/), *returned(name, source),
      *('"unread"' if source.include?("memscope_unread(")),
-     *(source.scan(/\[MEMSCOPE_\w+\] = "\w+"/) if name == "status.c"),
      *(source.scan(/"lever_of_\w+"/) if name == "levers.c")]
   end
 
