@@ -57,7 +57,7 @@ class BoxesTest < MemscopeTest
       endings = Boxes.read(directory, native: source).to_h { |death| [death.pid, [death.ended, death.ended_why]] }
 
       assert_equal :killed, endings[4_194_000].first
-      assert_match(/\AEnded by SIGSEGV, as the kernel has recorded: a crash, /, endings[4_194_000].last)
+      assert_match(/\AEnded by SIGSEGV, as the kernel has recorded. A Ruby that crashes /, endings[4_194_000].last)
       assert_equal [:exit, "Exited with status 3 without a word, as exit! does."], endings[2]
       assert_equal 0o600, File.stat(File.join(directory, "1-1.box.ended")).mode & 0o777
       assert_equal %w[1-1.box 1-1.box.ended 2-1.box 2-1.box.ended], Dir.children(directory).sort

@@ -31,8 +31,8 @@ module Memscope
                    tags: :box_without_tags }.freeze
     # Times, in milliseconds, of four-digit years.
     TIMES = (0..253_402_300_799_999)
-    # By which a process ends that has crashed: before Ruby 4.0, always by ABRT.
-    CRASHES = %w[ABRT BUS FPE ILL SEGV].freeze
+    # By which a Ruby ends that has crashed: before 4.0, always by ABRT.
+    CRASHES = %w[ABRT BUS ILL SEGV].freeze
     # The part of its limit that a process near its end has left.
     LITTLE = 0.05
     WORDS = Words.beside(__FILE__)

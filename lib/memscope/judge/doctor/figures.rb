@@ -15,7 +15,7 @@ module Memscope
       include Advice
 
       # The ledger's reasons for which figures are missing.
-      MISSING = %i[extension rss_bytes malloc deep objects ractors garbage].freeze
+      MISSING = %i[extension rss_bytes malloc deep objects ractors garbage threads].freeze
       # malloc's maximum bytes per byte that a just-in-time compiler requests in many small blocks: with YJIT of Ruby
       # 4.0, 1.38 to 1.43 under glibc and 1.08 under jemalloc.
       JIT_BLOCKS = 1.5

@@ -31,6 +31,12 @@ class DoctorRubyRulesTest < MemscopeTest
     end
   end
 
+  def test_stacks_that_no_row_has
+    check = diagnose(ledger: { reasons: { threads: "why" } }).checked.find { |one| one.id == :stacks }
+
+    assert_equal [:unknown, "why"], [check.outcome, check.reason]
+  end
+
   def test_a_gc_that_is_off
     { { ruby_heap: { gc_disabled: true } } => ["the GC is disabled: nothing is collected", "GC.disable", "GC.enable"],
       { environment: { major_collections: false } } =>

@@ -78,9 +78,10 @@ module Memscope
       end
 
       # A program may need as many fibers or threads as it has.
-      rule(:stacks, -> { row_bytes(:stacks) || 0 }, floor: FLOOR, ratio: 0.15) do
+      rule(:stacks, -> { (row_bytes(:stacks) || 0) if ledger.rss_bytes && !ledger.reasons.key?(:threads) },
+           floor: FLOOR, ratio: 0.15) do
         fibers, threads = %i[fibers threads].map { |row| row_bytes(:stacks, row) || 0 }
-        { severity: :info, returns: :in_use, why: [:why, (:again if incomparable)], remedy: [:remedy, nil],
+        { severity: :info, why: [:why, (:again if incomparable)], remedy: [:remedy, nil],
           figures: { fiber_bytes: fibers, thread_bytes: threads, type: fibers > threads ? "Fiber" : "Thread" } }
       end
     end
