@@ -174,6 +174,7 @@ static VALUE convert(VALUE argument) {
     memscope_dump_file_read(&conversion->file);
     if (conversion->file.status != MEMSCOPE_OK)
         return memscope_status_reason(conversion->file.status);
+    memscope_kept_mappings_close(&conversion->file.kept);
     write_all(conversion);
     rb_thread_check_ints();
     if (conversion->output.error != 0)

@@ -17,7 +17,7 @@ VALUE memscope_state_frame(enum memscope_stack_state state);
  */
 VALUE memscope_ruby_frame(VALUE name, VALUE path, uint32_t line);
 
-/* Zero it, and set its list and numbers to an Array and a Hash. */
+/* Set its list and numbers to an empty Array and an empty Hash, and frame_of. */
 struct memscope_profile_frames {
     VALUE list, numbers; /* a Hash for each frame, and the index in the list by word and by such a Hash */
     VALUE (*frame_of)(uint64_t word, void *context);

@@ -200,12 +200,16 @@ VALUE native_snapshot(VALUE self, VALUE malloc) {
 }
 
 static void learn_gc(void) {
+    VALUE heaps;
+
     gc_stat = rb_hash_new();
+    rb_gc_register_mark_object(gc_stat); /* what follows may collect */
     rb_gc_stat(gc_stat);
     id_stat_heap = rb_intern("stat_heap");
-    heap_stat = rb_respond_to(rb_mGC, id_stat_heap) ? rb_funcall(rb_mGC, id_stat_heap, 0) : Qnil;
-    rb_gc_register_mark_object(gc_stat);
-    rb_gc_register_mark_object(heap_stat);
+    heaps = rb_respond_to(rb_mGC, id_stat_heap) ? rb_funcall(rb_mGC, id_stat_heap, 0) : Qnil;
+    rb_gc_register_mark_object(heaps);
+    heap_stat = heaps;
+    RB_GC_GUARD(heaps);
 }
 
 /* Defines Native::JEMALLOC_COUNTERS, the keys whose values only rise. Ruby has no other table of the keys. */

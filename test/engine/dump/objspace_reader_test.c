@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -303,6 +304,26 @@ static void has_room_for_the_nodes_of_roots(void) {
     }
 }
 
+/* Each end of a line, with the padding, before a page that cannot be read. */
+static void reads_no_more_than_the_padding(void) {
+    static const char *const given[] = {"{\"address\":\"0x1000\", \"type\":\"STRING\", \"value\":\"x\"}\n",
+                                        "{\"address\":\"0x1000\", \"type\":\"STRING\"}\n", "{\"address\":\"0x1000\"}\n",
+                                        "{\"memsize\":40}\n"};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    EXPECT(pages != MAP_FAILED && mprotect(pages + page, page, PROT_NONE) == 0);
+    for (size_t index = 0; index < sizeof given / sizeof *given; index++) {
+        size_t length = strlen(given[index]);
+        char *text = memcpy(pages + page - MEMSCOPE_OBJSPACE_PADDING - length, given[index], length);
+        struct memscope_objspace_line line;
+        uint64_t references[20];
+
+        EXPECT(memscope_objspace_line_read(text, &line, references) != NULL);
+    }
+    munmap(pages, 2 * page);
+}
+
 int main(void) {
     reads_what_ruby_writes();
     finds_edges();
@@ -316,5 +337,6 @@ int main(void) {
     finds_objects_at_any_step();
     reads_a_pipe_and_says_what_fails();
     has_room_for_the_nodes_of_roots();
+    reads_no_more_than_the_padding();
     return 0;
 }

@@ -19,12 +19,17 @@ struct header {
  */
 #define LARGE ((size_t)4 << 20)
 
-/* Bytes of the smallest mapping that is kept for other arrays. */
+/* Bytes of the smallest mapping that is kept for other arrays, in a child too. */
 #define MIN_KEPT ((size_t)1 << 20)
 
 static bool in_child;
 static struct memscope_kept_mappings kept_in_child;
-static __thread struct memscope_kept_mappings *kept; /* NULL if none are kept */
+static __thread struct memscope_kept_mappings *kept_by_thread; /* NULL if none are kept */
+
+/* A child does not use the thread's variable: its first use in a thread may call malloc, whose locks it inherits. */
+static struct memscope_kept_mappings *kept_mappings(void) {
+    return in_child ? &kept_in_child : kept_by_thread;
+}
 
 static bool size_mapping(size_t count, size_t item_size, size_t *size) {
     if (item_size != 0 && count > (PTRDIFF_MAX - HEADER) / item_size)
@@ -35,7 +40,6 @@ static bool size_mapping(size_t count, size_t item_size, size_t *size) {
 
 void memscope_array_enter_child(void) {
     in_child = true;
-    kept = &kept_in_child;
 }
 
 static struct header *header_of(void *array) {
@@ -64,6 +68,8 @@ static struct header *map(size_t size, bool sparse) {
 }
 
 static bool keep(struct header *header) {
+    struct memscope_kept_mappings *kept = kept_mappings();
+
     if (kept == NULL || header->sparse || header->size < MIN_KEPT)
         return false;
     for (size_t place = 0; place < MEMSCOPE_KEPT_MAPPINGS; place++)
@@ -76,6 +82,7 @@ static bool keep(struct header *header) {
 
 /* The array of the smallest kept mapping of at least this size, or NULL. */
 static void *take_kept(size_t size) {
+    struct memscope_kept_mappings *kept = kept_mappings();
     void **best = NULL, *array;
 
     for (size_t place = 0; kept != NULL && size >= MIN_KEPT && place < MEMSCOPE_KEPT_MAPPINGS; place++) {
@@ -92,11 +99,12 @@ static void *take_kept(size_t size) {
 }
 
 void memscope_array_keep_in(struct memscope_kept_mappings *mappings) {
-    kept = mappings;
+    if (!in_child)
+        kept_by_thread = mappings;
 }
 
 void memscope_kept_mappings_close(struct memscope_kept_mappings *mappings) {
-    kept = NULL;
+    memscope_array_keep_in(NULL);
     memscope_array_unmap_each(mappings->arrays, MEMSCOPE_KEPT_MAPPINGS);
     memset(mappings, 0, sizeof *mappings);
 }

@@ -29,7 +29,7 @@ struct memscope_kept_mappings {
     void *arrays[MEMSCOPE_KEPT_MAPPINGS]; /* NULL if none */
 };
 
-/* From now on this thread keeps large mappings here, except those of sparse arrays. NULL: it keeps none. */
+/* From now on this thread keeps large mappings here, but none of sparse arrays. NULL: none at all. Not for children. */
 void memscope_array_keep_in(struct memscope_kept_mappings *mappings);
 
 /* Idempotent. This thread then keeps no mappings. */

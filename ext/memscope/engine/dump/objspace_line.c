@@ -251,6 +251,8 @@ static inline const char *read_generation(const char *text, uint64_t *generation
  * Skips a key that mostly follows, if it does, written as Ruby writes it: no search for its end, no comparison with the
  * others. *text: NULL if the value before it could not be read.
  */
+#define AFTER_VALUE ", \"encoding\":\"UTF-8\", \"memsize\":"
+_Static_assert(sizeof AFTER_VALUE - 1 <= MEMSCOPE_OBJSPACE_PADDING, "the longest key that is compared");
 #define SKIP_KEY(text, key) skip_key((text), (key), sizeof(key) - 1)
 static inline bool skip_key(const char **text, const char *key, size_t length) {
     bool follows = *text != NULL && memcmp(*text, key, length) == 0;
@@ -296,8 +298,7 @@ static inline const char *read_value(const char *key, size_t length, const char 
             return skip_flags(text);
         if (IS("value")) {
             text = skip_value(text);
-            return SKIP_KEY(&text, ", \"encoding\":\"UTF-8\", \"memsize\":") ? read_memsize_and_flags(text, line)
-                                                                             : text;
+            return SKIP_KEY(&text, AFTER_VALUE) ? read_memsize_and_flags(text, line) : text;
         }
         break;
     case 6:

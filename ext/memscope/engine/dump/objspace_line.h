@@ -10,7 +10,7 @@
 #include "base/text.h"
 
 /* Bytes after a line's newline that must be readable, though they mean nothing. */
-#define MEMSCOPE_OBJSPACE_PADDING 16
+#define MEMSCOPE_OBJSPACE_PADDING 32
 
 #define MEMSCOPE_OBJSPACE_UNKNOWN_TYPE 0x1f
 

@@ -78,7 +78,7 @@ module Memscope
       end
 
       # A program may need as many fibers or threads as it has.
-      rule(:stacks, -> { (row_bytes(:stacks) || 0) if ledger.rss_bytes && !ledger.reasons.key?(:threads) },
+      rule(:stacks, -> { row_bytes(:stacks).to_i if ledger.rss_bytes && !ledger.reasons.key?(:threads) },
            floor: FLOOR, ratio: 0.15) do
         fibers, threads = %i[fibers threads].map { |row| row_bytes(:stacks, row) || 0 }
         { severity: :info, why: [:why, (:again if incomparable)], remedy: [:remedy, nil],
