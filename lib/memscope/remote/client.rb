@@ -72,8 +72,7 @@ module Memscope
       end
 
       # @api private
-      # @return [Boolean] whether a process's program is a ruby, by the file's name, or by the process's own name if its
-      #   link /proc/PID/exe cannot be read
+      # @return [Boolean] whether its program is a ruby, by its file or, if /proc/PID/exe cannot be read, by its name
       def ruby?(pid) = SystemCall.attempt { program(pid).start_with?("ruby") } == true
 
       # @api private

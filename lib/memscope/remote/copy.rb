@@ -25,8 +25,7 @@ module Memscope
     ANY_PAUSE_MS = 60_000
     # The extension of a process that has loaded memscope, in its mappings.
     MAPPED = %r{/memscope\.so$}
-    # Seconds to wait while the process is being copied, or rests from a copy: for ten times as long as it was stopped,
-    # which on a busy machine is five times as long as predicted.
+    # Seconds to wait for a process that rests from a copy for ten times its pause, five times the predicted if busy.
     PATIENCE = 10 * 5 * MAX_PAUSE_MS / 1000
     # Milliseconds after which the tracer ends the copy.
     LIFETIME_MS = 120_000

@@ -112,8 +112,7 @@ module Memscope
         unheld_bytes && [unheld_bytes, used_bytes - tracked_bytes + absent_bytes].min.clamp(0..)
       end
 
-      # @return [Integer] resident bytes of malloc's blocks in use; of all of malloc where they are unknown, as under
-      #   jemalloc
+      # @return [Integer] resident bytes of malloc's blocks in use; of all of malloc if unknown, as under jemalloc
       def used_bytes
         used = %i[main_heap arenas mmapped].filter_map { |heap| row_bytes(:malloc, heap, :in_use) }
         used.empty? ? row_bytes(:malloc) : used.sum
