@@ -80,9 +80,11 @@ module Memscope
       # A program may need as many fibers or threads as it has.
       rule(:stacks, -> { row_bytes(:stacks).to_i if ledger.rss_bytes && !ledger.reasons.key?(:threads) },
            floor: FLOOR, ratio: 0.15) do
-        fibers, threads = %i[fibers threads].map { |row| row_bytes(:stacks, row) || 0 }
-        { severity: :info, why: [:why, (:again if incomparable)], remedy: [:remedy, nil],
-          figures: { fiber_bytes: fibers, thread_bytes: threads, type: fibers > threads ? "Fiber" : "Thread" } }
+        fibers, threads = %i[fibers threads].map { |row| row_bytes(:stacks, row).to_i }
+        type = fibers > threads ? "Fiber" : "Thread"
+        { severity: :info, why: [text(:why, of: :stacks_growth), (:again if incomparable)],
+          remedy: [text(:remedy, of: :stacks_growth, type: type), nil],
+          figures: { fiber_bytes: fibers, thread_bytes: threads } }
       end
     end
   end
